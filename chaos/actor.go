@@ -44,9 +44,9 @@ func newActor(name string, kit Kit, stage Stage, history *history, guard *fencin
 	if err != nil {
 		return nil, err
 	}
-	history.witness.overhear(name, clients, stage.Names())
-	history.lines.overhear(name, clients)
-	history.senders.overhear(name, clients)
+	history.witness.listen(name, clients, stage.Names())
+	history.lines.listen(name, clients)
+	history.senders.listen(name, clients)
 	contender, err := kit.Open(clients, stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
@@ -200,11 +200,11 @@ func (a *actor) Wait(ctx context.Context, w request, lease time.Duration, pause 
 
 // campaign is an actor that stands for an election: the attempt that it is at.
 type campaign struct {
-	actor *actor
-	want  request
-	ids   []int64
-	open  bool // it was asked for, and nothing came of it yet
-	once  bool // it does not stand again after a loss
+	actor   *actor
+	request request
+	ids     []int64
+	open    bool // it was asked for, and nothing came of it yet
+	once    bool // it does not stand again after a loss
 }
 
 // Campaign stands for an election by the actor's library, and runs lead while it leads.
@@ -218,7 +218,7 @@ func (a *actor) Campaign(ctx context.Context, election string, lease time.Durati
 	if !ok {
 		return workOnce(ctx, lead, func() (*Tenure, error) { return a.Insist(ctx, w, lease, pause) })
 	}
-	c := &campaign{actor: a, want: w}
+	c := &campaign{actor: a, request: w}
 	return c.run(ctx, lead, func(lead func(context.Context, Hold) error) error {
 		return all.Campaign(ctx, election, w.Value, lease, lead)
 	})
@@ -231,7 +231,7 @@ func (a *actor) Do(ctx context.Context, w request, lease time.Duration, pause fu
 	if !ok {
 		return workOnce(ctx, work, func() (*Tenure, error) { return a.Wait(ctx, w, lease, pause) })
 	}
-	c := &campaign{actor: a, want: w, once: true}
+	c := &campaign{actor: a, request: w, once: true}
 	return c.run(ctx, work, func(work func(context.Context, Hold) error) error { return all.Do(ctx, w, lease, work) })
 }
 
@@ -252,15 +252,15 @@ func (c *campaign) run(ctx context.Context, lead func(context.Context, *Tenure) 
 	c.asks()
 	err := call(func(leading context.Context, hold Hold) error { return c.leads(ctx, leading, hold, lead) })
 	if c.open {
-		c.actor.history.Add(Record{Kind: trace.Failed, Client: c.actor.Name, Resource: c.want.Resources[0], Hold: c.ids[0]})
-		c.actor.Quit(c.want)
+		c.actor.history.Add(Record{Kind: trace.Failed, Client: c.actor.Name, Resource: c.request.Resources[0], Hold: c.ids[0]})
+		c.actor.Quit(c.request)
 	}
 	return err
 }
 
 // asks records an attempt.
 func (c *campaign) asks() {
-	_, c.ids = c.actor.history.ask(c.actor.Name, c.want)
+	_, c.ids = c.actor.history.ask(c.actor.Name, c.request)
 	c.open = true
 }
 
@@ -270,7 +270,7 @@ func (c *campaign) leads(ctx, leading context.Context, hold Hold, lead func(cont
 		c.asks() // it was lost as lead returned
 	}
 	c.open = false
-	t := c.actor.begins(one{hold}, c.want, 0, c.ids)
+	t := c.actor.begins(one{hold}, c.request, 0, c.ids)
 	err := lead(leading, t)
 	c.actor.rest(AtRelease)
 	t.end()

@@ -7,7 +7,7 @@ type (
 	Actor   = actor
 	History = history
 	Request = request
-	Habits  = habits
+	Profile = clientProfile
 )
 
 const (
@@ -44,8 +44,8 @@ func (h *history) AttemptAt(client, resource string, at time.Duration) int64 {
 }
 
 // With is the plan with other habits.
-func (p Plan) With(h Habits) Plan {
-	p.habits = h
+func (p Plan) With(h Profile) Plan {
+	p.clientProfile = h
 	return p
 }
 

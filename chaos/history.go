@@ -118,10 +118,10 @@ type witness struct {
 	listens bool     // they are its own
 }
 
-// attest lets a witness follow the history until the function that it returns is
+// startWitness lets a witness follow the history until the function that it returns is
 // called. Actors that are made in between tell it what they send. connect is the stage's,
 // or another way in.
-func attest(stage Stage, history *history, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
+func startWitness(stage Stage, history *history, connect func(client string) ([]redis.UniversalClient, error)) (func(), error) {
 	clients, err := connect(witnessName)
 	if err != nil {
 		return nil, err
@@ -145,15 +145,15 @@ func attest(stage Stage, history *history, connect func(client string) ([]redis.
 	}, nil
 }
 
-// overhear makes the witness, if there is one, note the commands of a client's
+// listen makes the witness, if there is one, note the commands of a client's
 // connections from now on, and the grants that releases bring it.
-func (w *witness) overhear(client string, nodes []redis.UniversalClient, names []string) {
+func (w *witness) listen(client string, nodes []redis.UniversalClient, names []string) {
 	if w == nil {
 		return
 	}
-	overhear(nodes, ears{came: func(node int, data []byte) { w.told(client, names[node], data) }})
+	record(nodes, recorder{came: func(node int, data []byte) { w.told(client, names[node], data) }})
 	if w.listens {
-		w.senders.overhear(client, nodes)
+		w.senders.listen(client, nodes)
 	}
 }
 

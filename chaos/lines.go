@@ -144,10 +144,10 @@ func (ls *lines) left(process string, of inLineOf) time.Duration {
 	return oldest
 }
 
-// overhear tells the lines the id of a client's Locker, once it subscribes.
-func (ls *lines) overhear(client string, nodes []redis.UniversalClient) {
+// listen tells the lines the id of a client's Locker, once it subscribes.
+func (ls *lines) listen(client string, nodes []redis.UniversalClient) {
 	if ls != nil {
-		overhear(nodes, ears{sent: func(data []byte) { ls.heard(client, data) }})
+		record(nodes, recorder{sent: func(data []byte) { ls.heard(client, data) }})
 	}
 }
 
@@ -187,11 +187,11 @@ func newSenders(h *history) *senders { return &senders{history: h, first: map[st
 // what is shorter would not be random enough.
 const shortestOwner = 16
 
-// overhear makes the senders, if there are any, note the commands of a client's
+// listen makes the senders, if there are any, note the commands of a client's
 // connections from now on.
-func (s *senders) overhear(client string, nodes []redis.UniversalClient) {
+func (s *senders) listen(client string, nodes []redis.UniversalClient) {
 	if s != nil {
-		overhear(nodes, ears{sent: func(data []byte) { s.heard(client, data) }})
+		record(nodes, recorder{sent: func(data []byte) { s.heard(client, data) }})
 	}
 }
 
@@ -219,17 +219,17 @@ func (s *senders) of(owner string) (sender, bool) {
 	return first, known
 }
 
-// ears are what is told of a client's connections: what they send, and what comes from
+// recorder are what is told of a client's connections: what they send, and what comes from
 // the node of that index; nil: nothing.
-type ears struct {
+type recorder struct {
 	sent func(data []byte)
 	came func(node int, data []byte)
 }
 
-// overhear tells of all that these clients' connections carry from now on.
+// record tells of all that these clients' connections carry from now on.
 // Not by a hook of go-redis: a client's WithTimeout leaves hooks behind, and redlock
 // uses that.
-func overhear(nodes []redis.UniversalClient, to ears) {
+func record(nodes []redis.UniversalClient, to recorder) {
 	for i, node := range nodes {
 		c, ok := node.(*redis.Client)
 		if !ok || c.Options().Dialer == nil {
@@ -242,25 +242,25 @@ func overhear(nodes []redis.UniversalClient, to ears) {
 			if err != nil {
 				return nil, err
 			}
-			wrapped := &heardConn{conn, i, to}
+			wrapped := &recordedConn{conn, i, to}
 			if raw, ok := conn.(syscall.Conn); ok {
-				return &heardSocket{wrapped, raw}, nil
+				return &recordedSocket{wrapped, raw}, nil
 			}
 			return wrapped, nil
 		}
 	}
 }
 
-// heardConn is a connection that somebody listens to.
-type heardConn struct {
+// recordedConn is a connection that somebody listens to.
+type recordedConn struct {
 	net.Conn
 
 	node int
-	to   ears
+	to   recorder
 }
 
 // Write is [net.Conn]'s.
-func (c *heardConn) Write(b []byte) (int, error) {
+func (c *recordedConn) Write(b []byte) (int, error) {
 	if c.to.sent != nil {
 		c.to.sent(b)
 	}
@@ -268,7 +268,7 @@ func (c *heardConn) Write(b []byte) (int, error) {
 }
 
 // Read is [net.Conn]'s.
-func (c *heardConn) Read(b []byte) (int, error) {
+func (c *recordedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.to.came != nil {
 		c.to.came(c.node, b[:n])
@@ -276,12 +276,12 @@ func (c *heardConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// heardSocket is one over a socket: go-redis looks there whether it still lives.
-type heardSocket struct {
-	*heardConn
+// recordedSocket is one over a socket: go-redis looks there whether it still lives.
+type recordedSocket struct {
+	*recordedConn
 
 	raw syscall.Conn
 }
 
 // SyscallConn is [syscall.Conn]'s.
-func (s *heardSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
+func (s *recordedSocket) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }

@@ -27,15 +27,15 @@ const lookEvery = 250*time.Millisecond + 17*time.Nanosecond
 // both; that is as long as a release protects from an acquire that comes late.
 // With all, each key that is left at the end is recorded.
 func observe(stage Stage, h *history, lease time.Duration) (stop func(all bool)) {
-	o, ok := stage.(observed)
+	o, ok := stage.(inspectable)
 	if !ok {
 		return func(bool) {}
 	}
 	var watches []*watch
 	names := stage.Names()
 	for i, node := range o.observables() {
-		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, kept: map[string]keptKey{}}
-		node.answers(w.saw)
+		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, retained: map[string]retainedKey{}}
+		node.answers(w.command)
 		watches = append(watches, w)
 	}
 	stopping, stopped := make(chan struct{}), make(chan struct{})
@@ -74,14 +74,14 @@ type watch struct {
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
 	cleaned  map[string]time.Duration // by owner: when its release was answered
 	told     map[string]bool          // owners whose litter was recorded, and keys whose end was
-	kept     map[string]keptKey       // what was recorded that the node has, by key
+	retained map[string]retainedKey   // what was recorded that the node has, by key
 	memory   int                      // which one the node had then
 }
 
-// saw notes the releases among the commands that the node answers. They are told
+// command notes the releases among the commands that the node answers. They are told
 // by the first line of the script: redlock's say what they are, and the plain
 // ones are known.
-func (w *watch) saw(args [][]byte) {
+func (w *watch) command(args [][]byte) {
 	if len(args) < 3 {
 		return
 	}
@@ -134,7 +134,7 @@ func (w *watch) look(all bool) {
 		w.memory = memory
 	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
-	w.keeps(keys, now)
+	w.retains(keys, now)
 	for _, key := range keys {
 		switch {
 		case strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name: // the library's own, and no slot
@@ -204,30 +204,30 @@ func endsIn(now, left time.Duration) time.Duration {
 	return max(now+left, 1)
 }
 
-// keptKey is what was recorded of a key that a node has.
-type keptKey struct {
+// retainedKey is what was recorded of a key that a node has.
+type retainedKey struct {
 	owner string
 	until time.Duration
 }
 
-// keeps records what keys the node has now, as far as that is news, and for whom, as the
+// retains records what keys the node has now, as far as that is news, and for whom, as the
 // senders know it. mu is held. Those that several share are not among them.
-func (w *watch) keeps(keys []simnode.Key, now time.Duration) {
+func (w *watch) retains(keys []simnode.Key, now time.Duration) {
 	if w.history.senders == nil {
 		return
 	}
-	gone := maps.Clone(w.kept)
+	gone := maps.Clone(w.retained)
 	var news []Record
 	for _, key := range keys {
 		if key.Type != "string" || strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name {
 			continue
 		}
 		delete(gone, key.Name)
-		is := keptKey{key.Value, endsIn(now, key.Left)}
-		if was, known := w.kept[key.Name]; known && was.owner == is.owner && (is.until-was.until).Abs() < sameExpiry {
+		is := retainedKey{key.Value, endsIn(now, key.Left)}
+		if was, known := w.retained[key.Name]; known && was.owner == is.owner && (is.until-was.until).Abs() < sameExpiry {
 			continue
 		}
-		w.kept[key.Name] = is
+		w.retained[key.Name] = is
 		r := w.storedKey(key.Name)
 		if first, known := w.history.senders.of(key.Value); known {
 			r.Client, r.Since = first.client, max(first.at, 1)
@@ -241,7 +241,7 @@ func (w *watch) keeps(keys []simnode.Key, now time.Duration) {
 		news = append(news, r)
 	}
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
-		delete(w.kept, name)
+		delete(w.retained, name)
 		news = append(news, w.storedKey(name))
 	}
 	w.history.addAll(news)

@@ -26,8 +26,8 @@ import (
 type Client struct {
 	Name string
 
-	plan  *Plan
-	actor *actor
+	actor  *actor
+	leases []redlock.Option // of the plan
 
 	mu      sync.Mutex // guards the rest
 	lockers []*redlock.Locker
@@ -42,11 +42,8 @@ func (c *Client) Locker(opts ...redlock.Option) (*redlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.actor.history.witness.overhear(c.Name, nodes, c.actor.stage.Names())
-	all := append([]redlock.Option{
-		redlock.WithNodeNames(c.actor.stage.Names()...), redlock.WithTTL(c.plan.Lease), redlock.WithMaxTTL(c.plan.MaxTTL),
-	}, opts...)
-	l, err := redlock.New(nodes, all...)
+	c.actor.history.witness.listen(c.Name, nodes, c.actor.stage.Names())
+	l, err := redlock.New(nodes, slices.Concat([]redlock.Option{redlock.WithNodeNames(c.actor.stage.Names()...)}, c.leases, opts)...)
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -132,7 +129,7 @@ func (o *ownCode) play(t *testing.T, p Plan, watched bool) (Run, error) {
 		if o.setup != nil {
 			o.setup()
 		}
-		return p.play(stage, watched, func(r *run, i int) error { return r.own(i, o) })
+		return p.play(stage, watched, func(r *run, i int) error { return o.live(r, i) })
 	})
 }
 
@@ -177,13 +174,13 @@ func (p Plan) stopsProcesses() Plan {
 	return p
 }
 
-// own is the life of one client with code of its own.
-func (r *run) own(i int, o *ownCode) error {
+// live is the life of one client of a run, with code of its own.
+func (o *ownCode) live(r *run, i int) error {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
 	ctx, cancel := r.while(i, 0, r.plan.For)
 	defer cancel()
-	c := &Client{Name: clientName(i), plan: &r.plan}
+	c := &Client{Name: clientName(i), leases: []redlock.Option{redlock.WithTTL(r.plan.Lease), redlock.WithMaxTTL(r.plan.MaxTTL)}}
 	guard := r.guard
 	if o.unguarded {
 		guard = (*fencing.Memory)(nil)
@@ -357,7 +354,7 @@ func (c *Client) Enter(lock *redlock.Lock) *Tenure {
 		w.Limit = slot + 1 // how many there are it does not say
 	}
 	set, ids := c.actor.history.ask(c.Name, w)
-	t := &Tenure{actor: c.actor, work: c, hold: one{redlockHold{lock}}, want: w, set: set, ids: ids, ended: make(chan struct{})}
+	t := &Tenure{actor: c.actor, work: c, hold: one{redlockHold{lock}}, request: w, set: set, ids: ids, ended: make(chan struct{})}
 	t.mu.Lock()
 	t.record(trace.Held)
 	t.mu.Unlock()

@@ -81,7 +81,7 @@ type Plan struct {
 	// Leads is how seldom clients that wait stand for an election instead, of which each
 	// client observes who leads: one wait in so many. 0: never, and nobody observes.
 	Leads int `json:"leads,omitempty"`
-	habits
+	clientProfile
 }
 
 // Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
@@ -120,8 +120,8 @@ func (p *Plan) validate() error {
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
 	case p.Shares < 0 || p.Sets < 0 || p.Slots < 0 || p.Leads < 0:
 		return fmt.Errorf("chaos: plan: shares %d, sets %d, slots %d, leads %d: give none or positive ones", p.Shares, p.Sets, p.Slots, p.Leads)
-	case p.habits.negative():
-		return fmt.Errorf("chaos: plan: %+v: give none or positive ones", p.habits)
+	case p.clientProfile.negative():
+		return fmt.Errorf("chaos: plan: %+v: give none or positive ones", p.clientProfile)
 	case p.Linger < 0 || p.Retry < 0 || p.Retry > 0 && p.Retry < time.Millisecond:
 		return fmt.Errorf("chaos: plan: linger %d, retry %v: give none or positive ones, a retry of at least %v", p.Linger, p.Retry, time.Millisecond)
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
@@ -130,8 +130,8 @@ func (p *Plan) validate() error {
 	return nil
 }
 
-// habits are what the clients of a plan do seldom: once in so many times. 0: never.
-type habits struct {
+// clientProfile is what the clients of a plan do seldom: once in so many times. 0: never.
+type clientProfile struct {
 	// Varied has leases of a quarter of MaxTTL up to all of it, also where one is lengthened:
 	// the others are Plan.Lease.
 	Varied int `json:"varied,omitempty"`
@@ -156,10 +156,10 @@ type habits struct {
 	Turns int `json:"turns,omitempty"`
 }
 
-// drawHabits draws a few, and whether the leases of those who do not wait are renewed.
-func (p *Plan) drawHabits(random *rand.Rand) {
+// drawProfile draws a few, and whether the leases of those who do not wait are renewed.
+func (p *Plan) drawProfile(random *rand.Rand) {
 	one := func(often int) int { return []int{0, 0, often}[random.IntN(3)] }
-	p.habits = habits{
+	p.clientProfile = clientProfile{
 		Varied: one(2), Stays: []int{0, 4, 10}[random.IntN(3)], Bursts: one(40), Tries: one(4), Does: one(3),
 		Barges: one(6), Bounds: one(4), Reenters: one(4), Reopens: one(2), Turns: one(1 + random.IntN(3)),
 	}
@@ -168,7 +168,7 @@ func (p *Plan) drawHabits(random *rand.Rand) {
 	}
 }
 
-func (h habits) negative() bool {
+func (h clientProfile) negative() bool {
 	return min(h.Varied, h.Stays, h.Bursts, h.Tries, h.Does, h.Barges, h.Bounds, h.Reenters, h.Reopens, h.Turns) < 0
 }
 
@@ -194,7 +194,7 @@ func (p *Plan) shortest() time.Duration {
 	return p.Lease
 }
 
-// onTerms draws the terms of a want.
+// onTerms draws the terms of a request.
 func (p *Plan) onTerms(random *rand.Rand, w request) request {
 	w.Barging = p.seldom(random, p.Barges)
 	if p.seldom(random, p.Bounds) {
@@ -228,8 +228,8 @@ func (p *Plan) name(random *rand.Rand) string {
 // largestSet is how many names a set of a plan has at most.
 const largestSet = 3
 
-// want draws what a client asks for: a resource, at times more, at times to share.
-func (p *Plan) want(random *rand.Rand) request {
+// request draws what a client asks for: a resource, at times more, at times to share.
+func (p *Plan) request(random *rand.Rand) request {
 	w := request{Resources: []string{p.name(random)}}
 	if p.Shares > 0 {
 		w.Shared = random.IntN(p.Shares) == 0

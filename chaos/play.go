@@ -43,7 +43,7 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	r.history.lines = newLines(stage, r.history)
 	r.history.senders = newSenders(r.history)
 	if watched {
-		rest, err := witnessed(stage, r.history)
+		rest, err := startWitnessAside(stage, r.history)
 		if err != nil {
 			return nil, err
 		}
@@ -63,12 +63,12 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	return r.history.Records(), errors.Join(errs...)
 }
 
-// witnessed lets a witness follow the history, apart from all clients where that can be.
-func witnessed(stage Stage, history *history) (func(), error) {
+// startWitnessAside lets a witness follow the history, apart from all clients where that can be.
+func startWitnessAside(stage Stage, history *history) (func(), error) {
 	if v, ok := stage.(*virtual); ok {
-		return attest(stage, history, v.connectAside)
+		return startWitness(stage, history, v.connectAside)
 	}
-	return attest(stage, history, stage.Connect)
+	return startWitness(stage, history, stage.Connect)
 }
 
 // askEvery is the pause between two attempts of a client that waits.
@@ -182,7 +182,7 @@ func (r *run) asks(a *actor, i int, ends time.Duration, random *rand.Rand) {
 			r.burst(ctx, a, random)
 			continue
 		}
-		w, lease := r.plan.onTerms(random, r.plan.want(random)), r.plan.lease(random)
+		w, lease := r.plan.onTerms(random, r.plan.request(random)), r.plan.lease(random)
 		t, err := a.Insist(ctx, w, lease, func() time.Duration { return r.plan.pause(random) })
 		if err == nil {
 			r.plan.work(ctx, random, t)
@@ -258,7 +258,7 @@ const (
 
 // stay keeps a holder with a renewed lease at work for much longer than a lease.
 func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
-	if t.want.Reentry {
+	if t.request.Reentry {
 		_ = t.Reenter(ctx) // what comes of it is in the trace
 	}
 	if !p.Renews || !p.seldom(random, p.Stays) {
@@ -354,7 +354,7 @@ func (r *run) waitOnce(ctx context.Context, a *actor, random *rand.Rand) {
 		r.burst(ctx, a, random)
 		return
 	}
-	w := r.plan.onTerms(random, r.plan.want(random))
+	w := r.plan.onTerms(random, r.plan.request(random))
 	if r.plan.Slots > 0 && random.IntN(r.plan.Slots) == 0 {
 		w = request{Resources: w.Resources[:1], Limit: planLimit}
 	}

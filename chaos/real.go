@@ -26,7 +26,7 @@ type realStage struct {
 // are errors.ErrUnsupported. It fails where there is no such program; an empty one is the
 // redis-server or valkey-server that is found in PATH.
 func NewReal(program string, n int) (Stage, error) {
-	quieten()
+	muteDialErrors()
 	r := &realStage{}
 	r.links, r.nodes = map[string][]*realLink{}, make([]*realNode, n)
 	var starts errgroup.Group

@@ -340,7 +340,7 @@ func (n *realNode) close() error {
 // lookFor bounds a look at what a server stores.
 const lookFor = 200 * time.Millisecond
 
-// answers listens at the server's end of every link: see [tap].
+// answers listens at the server's end of every link: see [tcpproxy.Proxy.Record].
 func (n *realNode) answers(f func(args [][]byte)) {
 	if f == nil {
 		n.hears.Store(nil)
@@ -349,7 +349,7 @@ func (n *realNode) answers(f func(args [][]byte)) {
 	n.hears.Store(&f)
 }
 
-// answered is told by the taps.
+// answered is told by the proxies.
 func (n *realNode) answered(args [][]byte) {
 	if f := n.hears.Load(); f != nil {
 		(*f)(args)
@@ -487,7 +487,7 @@ func (n *realNode) dismiss(l *realLink) {
 
 // open makes a link take new connections, or refuse them, as its state says; n.mu is held.
 func (n *realNode) open(l *realLink) error {
-	l.proxy.Tap(n.answered)
+	l.proxy.Record(n.answered)
 	if n.downs > 0 || l.refuses {
 		l.proxy.Aim(n.server.Addr())
 		l.proxy.Refuse()

@@ -85,7 +85,7 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 	if err := found(sc.stage, scenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
 		return nil, err
 	}
-	rest, err := attest(stage, sc.history, stage.Connect) //nolint:contextcheck // it looks on after ctx is done
+	rest, err := startWitness(stage, sc.history, stage.Connect) //nolint:contextcheck // it looks on after ctx is done
 	if err != nil {
 		return nil, err
 	}

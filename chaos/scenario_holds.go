@@ -177,7 +177,7 @@ type tapped struct {
 func (t tapped) Connect(client string) ([]redis.UniversalClient, error) {
 	nodes, err := t.Stage.Connect(client)
 	if err == nil {
-		overhear(nodes, ears{sent: func(data []byte) { t.sent(bytes.ToLower(data)) }})
+		record(nodes, recorder{sent: func(data []byte) { t.sent(bytes.ToLower(data)) }})
 	}
 	return nodes, err
 }

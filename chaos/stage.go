@@ -43,7 +43,7 @@ type Stage interface {
 // what befalls both.
 type machinery[N stageNode, L stageLink] struct {
 	rests
-	walls walls
+	walls wallClocks
 
 	nodes []N
 
@@ -362,9 +362,9 @@ func (l linkFaults) condition(home int) simnet.Condition {
 	return is
 }
 
-// walls are the clients' wall clocks: what a client's library takes for that, if it is
+// wallClocks are the clients' wall clocks: what a client's library takes for that, if it is
 // redlock. Another one has the machine's.
-type walls struct {
+type wallClocks struct {
 	mu    sync.Mutex // guards what follows
 	first map[string]*redis.Client
 	steps []wallStep // that are not mended
@@ -377,7 +377,7 @@ type wallStep struct {
 }
 
 // has notes the first of a client's nodes, by which its library is known.
-func (w *walls) has(client string, first *redis.Client) {
+func (w *wallClocks) has(client string, first *redis.Client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
@@ -389,7 +389,7 @@ func (w *walls) has(client string, first *redis.Client) {
 
 // set begins a fault of a wall clock, or mends it: of those clients that it befell, and not
 // of one that has come since.
-func (w *walls) set(f Fault, broken bool) error {
+func (w *wallClocks) set(f Fault, broken bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var firsts []*redis.Client
@@ -420,7 +420,7 @@ func (w *walls) set(f Fault, broken bool) error {
 }
 
 // drop ends it all.
-func (w *walls) drop() {
+func (w *wallClocks) drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, first := range w.first {
@@ -431,11 +431,11 @@ func (w *walls) drop() {
 
 var quiet sync.Once
 
-// quieten has go-redis keep to itself that it could not dial, which faults see to
+// muteDialErrors has go-redis keep to itself that it could not dial, which faults see to
 // thousands of times in a run: it would say so on stderr. It happens with the first stage
 // of the process and replaces the logger of then, which can't be asked for; a logger that
 // is set later stays.
-func quieten() {
+func muteDialErrors() {
 	quiet.Do(func() { redis.SetLogger(logging.NewBlacklistLogger([]string{"failed to dial"})) })
 }
 
@@ -481,8 +481,8 @@ func pick[T any](all []T, which []int) []T {
 	return picked
 }
 
-// observed is a stage whose nodes can be looked into.
-type observed interface{ observables() []observable }
+// inspectable is a stage whose nodes can be looked into.
+type inspectable interface{ observables() []observable }
 
 // observable is a node that can be looked into.
 type observable interface {

@@ -182,7 +182,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.beside(rand.New(rand.NewPCG(seed, 3)))
 		p.elect(rand.New(rand.NewPCG(seed, 4)))
 		p.slot(rand.New(rand.NewPCG(seed, 5)))
-		p.drawHabits(rand.New(rand.NewPCG(seed, 6)))
+		p.drawProfile(rand.New(rand.NewPCG(seed, 6)))
 	})
 	if all {
 		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)

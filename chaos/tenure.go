@@ -15,14 +15,14 @@ import (
 // Tenure is a lock that a client got, or a set of them: see [Client.Enter]. The client may
 // believe in it no longer.
 type Tenure struct {
-	actor *actor
-	work  worker // whose own code is at work up to Leave; nil: a contender's, which ends with its validity
-	hold  setHold
-	want  request       // what it has
-	set   int64         // the number of the set, if it is one
-	ids   []int64       // of the attempts, in the order of the resources
-	ended chan struct{} // closed when it is over
-	ends  time.Duration // when its library gives it up by itself; 0: never
+	actor   *actor
+	work    worker // whose own code is at work up to Leave; nil: a contender's, which ends with its validity
+	hold    setHold
+	request request       // what it has
+	set     int64         // the number of the set, if it is one
+	ids     []int64       // of the attempts, in the order of the resources
+	ended   chan struct{} // closed when it is over
+	ends    time.Duration // when its library gives it up by itself; 0: never
 
 	mu      sync.Mutex    // guards the rest; taken before the history's
 	until   time.Duration // as last recorded
@@ -43,7 +43,7 @@ type worker interface {
 // library says of a loss, and whether it has renewed by the time that the
 // recorded validity ends, is in the trace though nobody looks.
 func (a *actor) begin(hold setHold, w request, set int64, ids []int64) *Tenure {
-	t := &Tenure{actor: a, hold: hold, want: w, set: set, ids: ids, ended: make(chan struct{})}
+	t := &Tenure{actor: a, hold: hold, request: w, set: set, ids: ids, ended: make(chan struct{})}
 	if w.MaxHold > 0 {
 		t.ends = a.history.Now() + w.MaxHold
 	}
@@ -158,10 +158,10 @@ func (t *Tenure) lose() {
 func (t *Tenure) add(r Record) {
 	records := make([]Record, len(t.ids))
 	for i, id := range t.ids {
-		r.Hold, r.Resource = id, t.want.Resources[i]
+		r.Hold, r.Resource = id, t.request.Resources[i]
 		if r.Kind == trace.Held {
-			r.Shared, r.Set = t.want.Shared, t.set
-			r.Limit, r.Slot = t.want.Limit, slotIn(t.hold)
+			r.Shared, r.Set = t.request.Shared, t.set
+			r.Limit, r.Slot = t.request.Limit, slotIn(t.hold)
 			r.Ends = t.ends
 		}
 		if r.Kind == trace.Held || r.Kind == trace.Extended {
@@ -219,7 +219,7 @@ func (t *Tenure) Write(ctx context.Context) error {
 	}
 	t.restToWrite()
 	var errs []error
-	for i, resource := range t.want.Resources {
+	for i, resource := range t.request.Resources {
 		errs = append(errs, t.write(ctx, resource, t.ids[i]))
 	}
 	return errors.Join(errs...)
@@ -257,10 +257,10 @@ func (t *Tenure) write(ctx context.Context, resource string, id int64) error {
 		return nil
 	}
 	r.Token = token
-	if t.want.Limit > 0 {
+	if t.request.Limit > 0 {
 		resource = fmt.Sprintf("%s, slot %d", resource, slotIn(t.hold)) // tokens are a slot's
 	}
-	if t.want.Shared {
+	if t.request.Shared {
 		shared, err := fencing.NewSharedContext(ctx, resource, token)
 		if err != nil {
 			return err
@@ -304,13 +304,13 @@ func (t *Tenure) Release(ctx context.Context) error {
 func (t *Tenure) Reenter(ctx context.Context) error {
 	all, ok := t.actor.contender.(library)
 	outer := lockOf(t.hold)
-	if !ok || outer == nil || !t.want.Reentry || t.Remaining() == 0 {
+	if !ok || outer == nil || !t.request.Reentry || t.Remaining() == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	inner, err := all.Take(outer.Context(), t.want, 0, false) //nolint:contextcheck // the lock's own says that it is inside
+	inner, err := all.Take(outer.Context(), t.request, 0, false) //nolint:contextcheck // the lock's own says that it is inside
 	if err != nil {
 		return err
 	}
@@ -387,7 +387,7 @@ func (t *Tenure) tellLoss() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !t.over {
-			t.actor.history.Add(Record{Kind: trace.Noted, Client: t.actor.Name, Resource: t.want.Resources[0], Text: "its lock is lost"})
+			t.actor.history.Add(Record{Kind: trace.Noted, Client: t.actor.Name, Resource: t.request.Resources[0], Text: "its lock is lost"})
 		}
 	}
 }

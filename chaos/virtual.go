@@ -35,7 +35,7 @@ func NewVirtual(seed uint64, n int) (Stage, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("chaos: virtual stage: %d nodes; at least 1 is needed", n)
 	}
-	quieten()
+	muteDialErrors()
 	v := &virtual{seed: seed}
 	v.links = map[string][]*virtualLink{}
 	for i := range n {

@@ -368,24 +368,24 @@ func (f focus) of(line report.Timeline) report.Timeline {
 	in := func(resource string, from, until time.Duration) bool {
 		return resource == f.resource && f.sees(from, until)
 	}
-	line.Beliefs = kept(line.Beliefs, func(b report.Belief) bool { return in(b.Resource, b.From, b.Until) })
+	line.Beliefs = filter(line.Beliefs, func(b report.Belief) bool { return in(b.Resource, b.From, b.Until) })
 	for i := range line.Beliefs {
 		b := &line.Beliefs[i]
-		b.Extended = kept(b.Extended, func(at time.Duration) bool { return f.sees(at, at) })
+		b.Extended = filter(b.Extended, func(at time.Duration) bool { return f.sees(at, at) })
 	}
-	line.Waits = kept(line.Waits, func(w report.Wait) bool { return in(w.Resource, w.From, w.Until) })
-	line.Keys = kept(line.Keys, func(k report.Key) bool { return in(k.Resource, k.From, k.Until) })
-	line.Sights = kept(line.Sights, func(s report.Sight) bool { return in(s.Resource, s.From, s.Until) })
-	line.Grants = kept(line.Grants, func(g report.Grant) bool { return in(g.Resource, g.Released, g.Until) })
-	line.Writes = kept(line.Writes, func(w report.Write) bool { return in(w.Resource, w.At, w.At) })
-	line.Overlaps = kept(line.Overlaps, func(o report.Overlap) bool { return in(o.Resource, o.From, o.Until) })
-	line.States = kept(line.States, func(s report.State) bool { return f.sees(s.From, s.Until) })
-	line.Faults = kept(line.Faults, func(s report.Fault) bool { return f.sees(s.From, s.Until) })
-	line.Clients = kept(line.Clients, func(client string) bool {
+	line.Waits = filter(line.Waits, func(w report.Wait) bool { return in(w.Resource, w.From, w.Until) })
+	line.Keys = filter(line.Keys, func(k report.Key) bool { return in(k.Resource, k.From, k.Until) })
+	line.Sights = filter(line.Sights, func(s report.Sight) bool { return in(s.Resource, s.From, s.Until) })
+	line.Grants = filter(line.Grants, func(g report.Grant) bool { return in(g.Resource, g.Released, g.Until) })
+	line.Writes = filter(line.Writes, func(w report.Write) bool { return in(w.Resource, w.At, w.At) })
+	line.Overlaps = filter(line.Overlaps, func(o report.Overlap) bool { return in(o.Resource, o.From, o.Until) })
+	line.States = filter(line.States, func(s report.State) bool { return f.sees(s.From, s.Until) })
+	line.Faults = filter(line.Faults, func(s report.Fault) bool { return f.sees(s.From, s.Until) })
+	line.Clients = filter(line.Clients, func(client string) bool {
 		return slices.ContainsFunc(line.Beliefs, func(b report.Belief) bool { return b.Client == client }) ||
 			slices.ContainsFunc(line.Waits, func(w report.Wait) bool { return w.Client == client })
 	})
-	line.Observers = kept(line.Observers, func(observer string) bool {
+	line.Observers = filter(line.Observers, func(observer string) bool {
 		return slices.ContainsFunc(line.Sights, func(s report.Sight) bool { return s.Observer == observer })
 	})
 	line.Begin, line.End, line.Last = f.from, f.until, min(line.Last, f.until)
@@ -397,11 +397,11 @@ func (f focus) sees(from, until time.Duration) bool { return from <= f.until && 
 
 // flags are those of the resource in that time.
 func (f focus) flags(all []report.Flag) []report.Flag {
-	return kept(all, func(v report.Flag) bool { return v.Resource == f.resource && f.sees(v.At, v.At) })
+	return filter(all, func(v report.Flag) bool { return v.Resource == f.resource && f.sees(v.At, v.At) })
 }
 
-// kept are those that are to stay.
-func kept[T any](all []T, stays func(T) bool) []T {
+// filter returns those that are to stay.
+func filter[T any](all []T, stays func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !stays(one) })
 }
 

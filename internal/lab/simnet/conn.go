@@ -69,7 +69,7 @@ func (c *conn) own(t time.Time) time.Time {
 
 // connect connects to the node; the news of a failure takes as long as a reply.
 func (c *conn) connect(ctx context.Context) (net.Conn, error) {
-	conn, err := c.reach()
+	conn, err := c.connectNow()
 	if err == nil {
 		return conn, nil
 	}
@@ -82,8 +82,8 @@ func (c *conn) connect(ctx context.Context) (net.Conn, error) {
 	return nil, err
 }
 
-// reach connects at once: it takes no time.
-func (c *conn) reach() (net.Conn, error) {
+// connectNow connects at once: it takes no time.
+func (c *conn) connectNow() (net.Conn, error) {
 	node, err := c.link.node()
 	if err != nil {
 		return nil, err

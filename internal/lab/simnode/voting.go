@@ -16,13 +16,13 @@ var (
 const sharedMark = "redlock:shared"
 
 const (
-	abstained  = 0
-	dead       = -1
-	full       = -2
-	takenNoEnd = -9
-	takenLasts = -10
-	anothers   = 2
-	noMember   = -1
+	abstained   = 0
+	dead        = -1
+	full        = -2
+	takenNoEnd  = -9
+	takenLasts  = -10
+	heldByOther = 2
+	notMember   = -1
 )
 
 // votes returns the record if its epoch is that of the caller, who may vote then.
@@ -258,7 +258,7 @@ func (c *scriptCall) raise() {
 	if !c.shaped(2, 4) {
 		return
 	}
-	f, ok := c.votes(c.keys[1], c.argv[3], func() { c.reply.int(noMember) })
+	f, ok := c.votes(c.keys[1], c.argv[3], func() { c.reply.int(notMember) })
 	if !ok {
 		return
 	}
@@ -284,7 +284,7 @@ func (c *scriptCall) extend() {
 	if !c.shaped(1, 1) {
 		return
 	}
-	_, ok := c.votes(c.keys[0], c.argv[0], func() { c.all(n, noMember) })
+	_, ok := c.votes(c.keys[0], c.argv[0], func() { c.all(n, notMember) })
 	if !ok || !c.shaped(1+n, 1+2*n) {
 		return
 	}
@@ -301,7 +301,7 @@ func (c *scriptCall) extend() {
 		case e == nil:
 			c.reply.int(0)
 		case e.kind != text || e.text != string(c.argv[1+i]):
-			c.reply.int(anothers)
+			c.reply.int(heldByOther)
 		default:
 			ms, _ := number(lease)
 			if until := c.ms() + ms; e.mayExpire(until, "GT") {
@@ -316,7 +316,7 @@ func (c *scriptCall) reseed() {
 	if !c.shaped(1, 1) {
 		return
 	}
-	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.all((len(c.keys)-1)/2, noMember) })
+	f, ok := c.votes(c.keys[0], c.argv[0], func() { c.all((len(c.keys)-1)/2, notMember) })
 	if !ok {
 		return
 	}

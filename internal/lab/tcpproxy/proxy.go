@@ -107,7 +107,7 @@ func (p *Proxy) carry(client *net.TCPConn) {
 	}
 	r := newRelay(p, client, server)
 	if answered != nil {
-		r.tap = &tap{answered: answered}
+		r.recorder = &recorder{answered: answered}
 	}
 	p.mu.Lock()
 	if p.closed {
@@ -143,7 +143,7 @@ func (p *Proxy) again(data []byte, server string, later time.Duration) {
 // nobody gets, and returns when they are answered.
 func (p *Proxy) repeat(data []byte, server string) {
 	p.mu.Lock()
-	listens := &tap{answered: p.answered}
+	listens := &recorder{answered: p.answered}
 	p.mu.Unlock()
 	if listens.answered == nil {
 		listens.answered = func([][]byte) {}
@@ -307,9 +307,9 @@ func (p *Proxy) Admit(target string) error {
 	return p.relisten()
 }
 
-// Tap has f hear every command that the server answers, otherwise than by an
+// Record has f hear every command that the server answers, otherwise than by an
 // error, to connections that are new from now on.
-func (p *Proxy) Tap(f func(args [][]byte)) {
+func (p *Proxy) Record(f func(args [][]byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answered = f

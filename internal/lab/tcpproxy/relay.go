@@ -18,7 +18,7 @@ const laneLimit = 4 << 20
 // relay is one connection through a proxy.
 type relay struct {
 	client, server *net.TCPConn
-	tap            *tap // nil: nobody listens
+	recorder       *recorder // nil: nobody listens
 	requests       *lane
 	replies        *lane
 	dying          sync.Once
@@ -118,8 +118,8 @@ func (l *lane) pull() {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := l.src.Read(buf)
-		if l.dir == Replies && l.relay.tap != nil {
-			l.relay.tap.came(buf[:n])
+		if l.dir == Replies && l.relay.recorder != nil {
+			l.relay.recorder.came(buf[:n])
 		}
 		if n > 0 && !l.push(message{data: append([]byte(nil), buf[:n]...), at: time.Now(), spread: rand.Float64(), odd: rand.N(2) == 0}) {
 			return
@@ -197,8 +197,8 @@ func (l *lane) feed() {
 		case lost || l.relay.isSevered():
 			continue
 		}
-		if l.dir == Requests && l.relay.tap != nil {
-			l.relay.tap.sent(m.data)
+		if l.dir == Requests && l.relay.recorder != nil {
+			l.relay.recorder.sent(m.data)
 		}
 		s, _ := l.proxy.state(l.dir) // as it is before the server answers: that may be told, and the state change
 		if _, err := l.dst.Write(m.data); err != nil && !l.relay.isSevered() {

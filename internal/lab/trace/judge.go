@@ -242,7 +242,7 @@ func (t *trial) take(r Record) {
 	case Shown:
 		t.shown(r)
 	case Saw:
-		t.saw(r)
+		t.observed(r)
 	case Sick:
 		t.fallsSick(r.At)
 	case Well:

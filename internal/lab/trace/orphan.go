@@ -251,10 +251,10 @@ func (t *trial) endOfOwner(r Record) (ended time.Duration, over bool) {
 // reigning is what an observer is told of: a resource, and the value of who holds it.
 type reigning struct{ resource, value string }
 
-// saw judges what an observer is told. Nodes may have a hold before its client believes in
+// observed judges what an observer is told. Nodes may have a hold before its client believes in
 // it, and for a lease after: so a value is too old once all that asked with it have ended so
 // long ago. But while one held it alone and nodes remembered, no other was on a quorum.
-func (t *trial) saw(r Record) {
+func (t *trial) observed(r Record) {
 	if t.judge.Seen == 0 {
 		return
 	}

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// tap listens to one connection through a proxy, at the server's end: which
+// recorder listens to one connection through a proxy, at the server's end: which
 // commands it answered otherwise than by an error.
-type tap struct {
+type recorder struct {
 	answered func(args [][]byte) // is told of each, in order
 
 	mu       sync.Mutex // guards the rest; not held while answered is called
@@ -19,7 +19,7 @@ type tap struct {
 }
 
 // sent takes in what is about to go to the server.
-func (t *tap) sent(data []byte) {
+func (t *recorder) sent(data []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.deaf {
@@ -45,14 +45,14 @@ func (t *tap) sent(data []byte) {
 }
 
 // came takes in what came from the server.
-func (t *tap) came(data []byte) {
+func (t *recorder) came(data []byte) {
 	for _, args := range t.match(data) {
 		t.answered(args)
 	}
 }
 
 // match returns the commands whose replies are complete now, and no errors.
-func (t *tap) match(data []byte) (answered [][][]byte) {
+func (t *recorder) match(data []byte) (answered [][][]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.deaf {
@@ -76,7 +76,7 @@ func (t *tap) match(data []byte) (answered [][][]byte) {
 }
 
 // idle tells whether each command that was sent has its reply.
-func (t *tap) idle() bool {
+func (t *recorder) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.deaf || len(t.waiting) == 0

@@ -25,7 +25,7 @@ func TestATapTellsWhatWasAnsweredWithoutAnError(t *testing.T) {
 	} {
 		for _, piece := range []int{1, 2, 7, 1000} {
 			var got []string
-			listening := &tap{answered: func(args [][]byte) {
+			listening := &recorder{answered: func(args [][]byte) {
 				var words []string
 				for _, a := range args {
 					words = append(words, string(a))
