@@ -16,10 +16,10 @@ import (
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
-// lines knows who stands in line for what on the nodes of a virtual stage, and
+// lines knows which client stands in line for what on the nodes of a virtual stage, and
 // records it: always when somebody is served, so that a judge knows it of that
-// moment, and only what has changed. Who a Locker's id belongs to it knows from
-// the channel that the nodes are to call it on.
+// moment, and only what has changed. It knows whose a Locker's id is from the channel that
+// the nodes are to call it on.
 type lines struct {
 	nodes   []*virtualNode
 	quorum  int
@@ -34,8 +34,8 @@ type lines struct {
 type inLineOf struct {
 	trace.Waiting
 
-	shared bool // the line of those who wait to share it
-	slots  bool // of those who wait for a slot of it
+	shared bool // the line of clients that wait to share it
+	slots  bool // of clients that wait for a slot of it
 }
 
 // name is what is waited for in this line, as the nodes have it.
@@ -76,7 +76,7 @@ func (ls *lines) look(resource string) {
 	var news []Record
 	for _, of := range []inLineOf{{}, {shared: true}, {slots: true}} {
 		of.Resource = resource
-		news = append(news, ls.news(of)...)
+		news = append(news, ls.newsLocked(of)...)
 	}
 	slices.SortStableFunc(news, func(a, b Record) int { return cmp.Compare(a.Client, b.Client) })
 	for _, r := range news {
@@ -84,8 +84,8 @@ func (ls *lines) look(resource string) {
 	}
 }
 
-// news is what has changed in one of the lines; mu is held.
-func (ls *lines) news(of inLineOf) (news []Record) {
+// newsLocked is what has changed in one of the lines.
+func (ls *lines) newsLocked(of inLineOf) (news []Record) {
 	places := map[string][]time.Time{}
 	for _, n := range ls.nodes {
 		n.sim.Line(of.name(), of.shared, func(id string, joined, alive time.Time) {
@@ -167,7 +167,7 @@ func (ls *lines) heard(client string, sent []byte) {
 	}
 }
 
-// senders knows who sent which owner value first: it listens to what clients send.
+// senders knows which client sent an owner value first: it listens to what clients send.
 type senders struct {
 	history *history
 
@@ -175,7 +175,7 @@ type senders struct {
 	first map[string]sender
 }
 
-// sender is who sent a value first, and when: the owner of an attempt.
+// sender is the client that sent a value first, and when: the owner of an attempt.
 type sender struct {
 	client string
 	at     time.Duration

@@ -96,13 +96,13 @@ func (w *watch) command(args [][]byte) {
 		}
 		owners := args[3+keys:]
 		if !batch {
-			w.released(owners[:1])
+			w.releasedLocked(owners[:1])
 		} else if n, err := strconv.Atoi(string(owners[0])); err == nil && n < len(owners) {
-			w.released(owners[1 : 1+n])
+			w.releasedLocked(owners[1 : 1+n])
 		}
 	case "eval":
 		if len(args) == 5 && string(args[1]) == deleteIfOurs {
-			w.released(args[4:])
+			w.releasedLocked(args[4:])
 		}
 	case "script":
 		if body := args[2]; bytes.HasPrefix(body, []byte("-- release")) {
@@ -112,8 +112,8 @@ func (w *watch) command(args [][]byte) {
 	}
 }
 
-// released notes that these owners' locks were released; mu is held.
-func (w *watch) released(owners [][]byte) {
+// releasedLocked notes that these owners' locks were released.
+func (w *watch) releasedLocked(owners [][]byte) {
 	for _, owner := range owners {
 		w.cleaned[string(owner)] = w.history.Now()
 	}
@@ -134,21 +134,21 @@ func (w *watch) look(all bool) {
 		w.memory = memory
 	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
-	w.retains(keys, now)
+	w.retainsLocked(keys, now)
 	for _, key := range keys {
 		switch {
 		case strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name: // the library's own, and no slot
 		case key.Type == "string":
-			w.shows(key, now, all)
+			w.showsLocked(key, now, all)
 		case len(key.Sharers) > 0:
-			w.showsShared(key, now, all)
+			w.showsSharedLocked(key, now, all)
 		}
 	}
 }
 
-// shows records a key if it is litter, or all are wanted; mu is held, here and below.
-func (w *watch) shows(key simnode.Key, now time.Duration, all bool) {
-	at, litter := w.litter(key.Value, now)
+// showsLocked records a key if it is litter, or all are wanted.
+func (w *watch) showsLocked(key simnode.Key, now time.Duration, all bool) {
+	at, litter := w.litterLocked(key.Value, now)
 	if (!litter || w.told[key.Value]) && !all {
 		return
 	}
@@ -163,16 +163,16 @@ func (w *watch) shows(key simnode.Key, now time.Duration, all bool) {
 	w.history.Add(r)
 }
 
-// showsShared records all who share a key if one of them is litter, or the key does not
+// showsSharedLocked records all that share a key if one of them is litter, or the key does not
 // end with the last of them, or all keys are wanted.
-func (w *watch) showsShared(key simnode.Key, now time.Duration, all bool) {
+func (w *watch) showsSharedLocked(key simnode.Key, now time.Duration, all bool) {
 	var cleaned, shown []Record
 	last := time.Duration(math.MinInt64)
 	for _, s := range key.Sharers {
 		last = max(last, s.Left)
 		r := Record{Kind: trace.Shown, Node: w.name, Owner: fmt.Sprintf("%s.%d", w.named(), len(shown)+1), Resource: key.Name, Until: max(now+s.Left, 1), Ends: endsIn(now, key.Left), Shared: true}
 		shown = append(shown, r)
-		if at, litter := w.litter(s.Owner, now); litter && (all || !w.told[s.Owner]) {
+		if at, litter := w.litterLocked(s.Owner, now); litter && (all || !w.told[s.Owner]) {
 			w.told[s.Owner] = true
 			cleaned = append(cleaned, w.wasCleaned(r.Owner, at))
 		}
@@ -183,8 +183,8 @@ func (w *watch) showsShared(key simnode.Key, now time.Duration, all bool) {
 	}
 }
 
-// litter tells whether an owner's lock was released before now, and when.
-func (w *watch) litter(owner string, now time.Duration) (at time.Duration, litter bool) {
+// litterLocked tells whether an owner's lock was released before now, and when.
+func (w *watch) litterLocked(owner string, now time.Duration) (at time.Duration, litter bool) {
 	at, released := w.cleaned[owner]
 	return at, released && at < now
 }
@@ -210,9 +210,9 @@ type retainedKey struct {
 	until time.Duration
 }
 
-// retains records what keys the node has now, as far as that is news, and for whom, as the
-// senders know it. mu is held. Those that several share are not among them.
-func (w *watch) retains(keys []simnode.Key, now time.Duration) {
+// retainsLocked records what keys the node has now, as far as that is news, and for whom, as the
+// senders know it. Those that several share are not among them.
+func (w *watch) retainsLocked(keys []simnode.Key, now time.Duration) {
 	if w.history.senders == nil {
 		return
 	}

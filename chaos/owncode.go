@@ -356,7 +356,7 @@ func (c *Client) Enter(lock *redlock.Lock) *Tenure {
 	set, ids := c.actor.history.ask(c.Name, w)
 	t := &Tenure{actor: c.actor, work: c, hold: one{redlockHold{lock}}, request: w, set: set, ids: ids, ended: make(chan struct{})}
 	t.mu.Lock()
-	t.record(trace.Held)
+	t.recordLocked(trace.Held)
 	t.mu.Unlock()
 	c.mu.Lock()
 	c.atWork = append(c.atWork, t)

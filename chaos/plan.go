@@ -61,10 +61,10 @@ type Plan struct {
 	Linger int `json:"linger,omitempty"`
 	// Retry is the longest pause between two attempts. 0: 350 ms.
 	Retry time.Duration `json:"retry,omitempty"`
-	// Waits has clients whose library knows how wait in line, instead of asking
-	// again and again; and at times give up.
+	// Waits makes clients wait in line, if their library knows how, and at times give up;
+	// else they ask again and again.
 	Waits bool `json:"waits,omitempty"`
-	// Threads is how many goroutines each of them has that wait. 0: one.
+	// Threads is how many waiting goroutines each of them has. 0: one.
 	Threads int `json:"threads,omitempty"`
 	// Renews makes the library lengthen the leases; else clients do, and a lease that
 	// nobody lengthened ends. Releases grant only such locks to waiters in line.
@@ -141,7 +141,7 @@ type clientProfile struct {
 	Bursts int `json:"bursts,omitempty"`
 	// Tries: a client that waits asks once, and waits for nobody.
 	Tries int `json:"tries,omitempty"`
-	// Does: a client that waits has its library run its work.
+	// Does: a client that waits lets its library run its work.
 	Does int `json:"does,omitempty"`
 	// Barges: a client asks past those who wait.
 	Barges int `json:"barges,omitempty"`

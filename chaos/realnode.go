@@ -95,7 +95,7 @@ func (n *realNode) link(nodes []*realNode) (*realLink, *redis.Options, error) {
 	}
 	l := &realLink{proxy: p, home: n, nodes: nodes, leads: n}
 	n.links = append(n.links, l)
-	if err := n.open(l); err != nil {
+	if err := n.openLocked(l); err != nil {
 		return nil, nil, err
 	}
 	opts := n.server.Options()
@@ -171,12 +171,12 @@ func (n *realNode) start() error {
 func (n *realNode) admit() error {
 	var errs []error
 	for _, l := range n.links {
-		errs = append(errs, n.open(l))
+		errs = append(errs, n.openLocked(l))
 	}
 	return errors.Join(errs...)
 }
 
-// ages copies the data, or has the node come back with the copy.
+// ages copies the data, or brings the node back with the copy.
 func (n *realNode) ages(f Fault, broken bool) (err error) {
 	if broken {
 		ctx, cancel := context.WithTimeout(context.Background(), operateFor)
@@ -475,7 +475,7 @@ func (n *realNode) lets(l *realLink, in bool) error {
 	if !slices.Contains(n.links, l) {
 		n.links = append(n.links, l)
 	}
-	return n.open(l)
+	return n.openLocked(l)
 }
 
 // dismiss ends that a link leads to the node.
@@ -485,8 +485,8 @@ func (n *realNode) dismiss(l *realLink) {
 	n.links = slices.DeleteFunc(n.links, func(other *realLink) bool { return other == l })
 }
 
-// open makes a link take new connections, or refuse them, as its state says; n.mu is held.
-func (n *realNode) open(l *realLink) error {
+// openLocked makes a link take new connections, or refuse them, as its state says.
+func (n *realNode) openLocked(l *realLink) error {
 	l.proxy.Record(n.answered)
 	if n.downs > 0 || l.refuses {
 		l.proxy.Aim(n.server.Addr())

@@ -176,7 +176,7 @@ func (s *scene) enterWith(name string, stage Stage) *actor {
 	return a
 }
 
-// leaves has c closed with the scene.
+// leaves closes c with the scene.
 func (s *scene) leaves(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *scene) pair(ctx context.Context) (ann, bob *actor) {
 	return ann, bob
 }
 
-// rehearse has actors lock something else first, unrecorded, and for as long as
+// rehearse lets actors lock something else first, unrecorded, and for as long as
 // their libraries need to know the nodes and their clocks: connections are there
 // then, and what comes next is judged against something.
 func (s *scene) rehearse(ctx context.Context, actors ...*actor) {
@@ -204,7 +204,7 @@ func (s *scene) rehearse(ctx context.Context, actors ...*actor) {
 	}
 }
 
-// lockOnce has an actor lock a name that nobody else wants.
+// lockOnce locks a name for an actor that nobody else wants, and releases it.
 func (s *scene) lockOnce(ctx context.Context, a *actor) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*scenarioLease)
 	defer cancel()
@@ -222,15 +222,15 @@ func (s *scene) lockOnce(ctx context.Context, a *actor) error {
 	}
 }
 
-// close closes every contender, once all who still wait, work, or stand still have ended:
-// nobody outlives the play.
+// close closes every contender, once all clients that still wait, work, or stand still have
+// ended: nobody outlives the play.
 func (s *scene) close() {
 	s.mu.Lock()
 	leaving, stopped := s.leaving, s.stopped
 	s.mu.Unlock()
 	s.end()
 	for _, f := range stopped {
-		_ = s.stage.Mend(f) // of a script that failed: who is to end must not stand still
+		_ = s.stage.Mend(f) // of a script that failed: a client that is to end must not stand still
 	}
 	s.work.Wait()
 	var work sync.WaitGroup
@@ -291,7 +291,7 @@ func (s *scene) mendAll(f Fault, nodes ...int) {
 	must(all.Wait())
 }
 
-// insist has an actor ask until it holds, or until within has passed.
+// insist asks for an actor until it holds, or until within has passed.
 func (s *scene) insist(ctx context.Context, a *actor, within time.Duration) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -305,7 +305,7 @@ func (s *scene) gets(ctx context.Context, a *actor, within time.Duration) *Tenur
 	return t
 }
 
-// holds has an actor get the lock and be at work for a while: what it sent to
+// holds gets the lock for an actor, which is at work for a while: what it sent to
 // the nodes that its quorum did not need has arrived then.
 func (s *scene) holds(ctx context.Context, a *actor) *Tenure {
 	t := s.gets(ctx, a, 2*scenarioLease) // a master that gets its first replica has another history, and abstains for a lease
@@ -319,7 +319,7 @@ func (s *scene) opening(ctx context.Context) (ann, bob *actor, first *Tenure) {
 	return ann, bob, s.holds(ctx, ann)
 }
 
-// waits has an actor wait until it has what it wants.
+// waits waits until an actor has what it wants.
 func (s *scene) waits(ctx context.Context, a *actor, w request, within time.Duration) *Tenure {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -330,7 +330,7 @@ func (s *scene) waits(ctx context.Context, a *actor, w request, within time.Dura
 	return t
 }
 
-// rival has another actor insist for as long as first believes in its lock. If it
+// rival lets another actor insist for as long as first believes in its lock. If it
 // gets the lock, both write, and are at work for a while. It returns the rival's tenure,
 // or nil.
 func (s *scene) rival(ctx context.Context, a *actor, first *Tenure) *Tenure {
@@ -350,7 +350,7 @@ func (s *scene) rivalFor(ctx context.Context, a *actor, first *Tenure, within ti
 	return t
 }
 
-// prolong has an actor extend its lease, and try again for as long as it holds: the
+// prolong extends an actor's lease, and tries again for as long as it holds: the
 // nodes of a busy machine may take longer than a node timeout.
 func (s *scene) prolong(ctx context.Context, t *Tenure) error {
 	for {
@@ -362,12 +362,12 @@ func (s *scene) prolong(ctx context.Context, t *Tenure) error {
 	}
 }
 
-// visit has an actor get the lock, write, and give it back.
+// visit gets the lock for an actor, writes, and gives it back.
 func (s *scene) visit(ctx context.Context, a *actor, within time.Duration) {
 	s.finish(ctx, s.gets(ctx, a, within))
 }
 
-// finish has the holder write, and give the lock back.
+// finish writes for the holder, and gives the lock back.
 func (s *scene) finish(ctx context.Context, t *Tenure) {
 	err := t.Write(ctx)
 	_ = t.Release(ctx) // nodes may be broken; what it leaves behind is the trace's matter
@@ -444,8 +444,8 @@ func (s *scene) restart(f Fault) {
 	s.mend(f)
 }
 
-// throughC has ann hold by the first three nodes, and bob insist, who reaches the
-// last three: what they share is the third, and something happens to it.
+// throughC is a script in which ann holds by the first three nodes, and bob, who reaches
+// the last three, insists. They share the third node, and the fault befalls it.
 func throughC(f Fault) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		ann, bob := s.sides(ctx)

@@ -87,7 +87,7 @@ func kleppmannPause(ctx context.Context, s *scene) {
 	must(errors.Join(s.prolong(ctx, next), next.Release(ctx)))
 }
 
-// asksOnce has an actor ask once, beside the script, and yields what came of it.
+// asksOnce asks once for an actor, beside the script, and yields what came of it.
 func (s *scene) asksOnce(ctx context.Context, a *actor) <-chan error {
 	return s.spawn(func() {
 		_, err := a.Ask(ctx, only(scenarioResource), scenarioLease)
@@ -154,7 +154,7 @@ func (s *scene) crowd(ctx context.Context, n int) []*actor {
 	return actors
 }
 
-// rush has each actor lock once, all at one moment. They differ in how they draw
+// rush lets each actor lock once, all at one moment. They differ in how they draw
 // their pauses, and in nothing else.
 func (s *scene) rush(ctx context.Context, actors []*actor) {
 	ctx, cancel := context.WithTimeout(ctx, 10*scenarioLease)

@@ -58,7 +58,7 @@ var clockScenarios = []Scenario{
 	},
 }
 
-// jump has nodes' clocks jump past ann's lease; when it is over, bob may hold.
+// jump moves nodes' clocks past the end of ann's lease; when it is over, bob may hold.
 func jump(nodes ...int) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		_, bob, first := s.opening(ctx)
@@ -71,7 +71,7 @@ func jump(nodes ...int) func(context.Context, *scene) {
 	}
 }
 
-// setBack has nodes' clocks go back by two leases while ann holds, and ann vanish.
+// setBack sets nodes' clocks back by two leases while ann holds; then ann vanishes.
 func setBack(nodes ...int) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		ann, bob, first := s.opening(ctx)

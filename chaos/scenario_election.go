@@ -13,7 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Those who stand for an election, and one who observes it.
+// Candidates of an election, and an observer of it.
 var electionScenarios = []Scenario{{
 	Name:   "paused-leader",
 	Claim:  "the leader's machine sleeps between its look and its write, the other candidate leads meanwhile, and an observer is told of each in turn: the first one's write comes after the second's, and only a guard refuses it",
@@ -42,7 +42,7 @@ func pausedLeader(ctx context.Context, s *scene) {
 	}
 }
 
-// twoReigns has ann lead and sleep before a write, and bob lead meanwhile. Once awake, ann
+// twoReigns lets ann lead and sleep before a write, while bob leads. Once awake, ann
 // may lead again, and then resigns at once.
 func (s *scene) twoReigns(ctx context.Context, ann, bob *actor) {
 	asleep := Fault{Kind: Suspend, Client: ann.Name}
@@ -75,7 +75,7 @@ func (s *scene) twoReigns(ctx context.Context, ann, bob *actor) {
 	must(errors.Join(err, <-annDone, <-bobDone))
 }
 
-// stands has an actor stand for the election.
+// stands lets an actor stand for the election.
 func (s *scene) stands(ctx context.Context, a *actor, lead func(context.Context, *Tenure) error) <-chan error {
 	return s.spawn(func() { must(a.Campaign(ctx, scenarioResource, scenarioLease, everyWhile, lead)) })
 }
@@ -149,7 +149,7 @@ func lateRevocation(ctx context.Context, s *scene) {
 	must(<-revoked)
 }
 
-// revokes has an actor ask for the scene's resource by its library.
+// revokes asks for the scene's resource by an actor's library.
 func (s *scene) revokes(ctx context.Context, a *actor) <-chan error {
 	revoker, ok := a.contender.(library)
 	if !ok {

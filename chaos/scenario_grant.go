@@ -8,7 +8,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Locks that a release grants to who is next in line, and what becomes of the grant.
+// Locks that a release grants to the next waiter, and what becomes of the grant.
 // Redlock's leases are lengthened here, or releases would not grant them.
 var grantScenarios = []Scenario{
 	{

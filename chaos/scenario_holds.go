@@ -14,7 +14,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
-// Those who share a name, and one who wants it alone.
+// Clients that share a name, and one that wants it alone.
 var shareScenarios = []Scenario{
 	{
 		Name:     "sharers-renew",
@@ -102,7 +102,7 @@ func (s *scene) injectPair(ctx context.Context, faults [2]Fault, from int) {
 	}
 }
 
-// share brings on actors who share the scene's resource.
+// share brings on actors that share the scene's resource.
 func (s *scene) share(ctx context.Context, names ...string) []*Tenure {
 	actors, tenures := make([]*actor, len(names)), make([]*Tenure, len(names))
 	for i, name := range names {
@@ -127,8 +127,8 @@ func sharersForgotten(ctx context.Context, s *scene) {
 	sharers[1].Remaining()
 }
 
-// mostScripts is how many scripts two who wait may have each node run in a second, one who
-// asks again and again among them.
+// mostScripts is how many scripts each node may run in a second for two waiters, of which
+// one may ask again and again.
 const mostScripts = 40
 
 func sharersMinority(ctx context.Context, s *scene) {
@@ -182,7 +182,7 @@ func (t tapped) Connect(client string) ([]redis.UniversalClient, error) {
 	return nodes, err
 }
 
-// Those who want several names at once.
+// Clients that want several names at once.
 var setScenarios = []Scenario{{
 	Name:     "set-holder-dies",
 	Claim:    "a client wants two names at once, has the first and waits for the second when it dies: one who wants the first has it when that lease is over, and the next who wants both has both, as soon as the second is given up",
@@ -208,7 +208,7 @@ func setHolderDies(ctx context.Context, s *scene) {
 	l.handOver(ctx)
 }
 
-// Those who have a slot of a name.
+// Clients that have a slot of a name.
 var slotScenarios = []Scenario{{
 	Name:     "slot-holder-dies",
 	Claim:    "two clients have the two slots of a name, two more wait, and one of the holders dies: the first who waits has that slot as soon as its lease is over, and the second the other one, when it is given up",

@@ -79,7 +79,7 @@ func unlessAbstaining(others ...string) []trace.Showing {
 		breaking(exclusion, others...))
 }
 
-// amnesia has nodes forget while ann holds, and bob, who is new, insist.
+// amnesia wipes nodes while ann holds; then bob, who is new, insists.
 func amnesia(nodes []int) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		ann, bob := s.enter("ann"), s.enter("bob")
@@ -91,7 +91,7 @@ func amnesia(nodes []int) func(context.Context, *scene) {
 	}
 }
 
-// relapse has nodes end up with what they knew before ann got the lock.
+// relapse takes nodes back to what they knew before ann got the lock.
 func relapse(kind Break, nodes []int) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		ann, bob := s.pair(ctx)

@@ -59,7 +59,7 @@ var nodeScenarios = []Scenario{
 	},
 }
 
-// lame has one node not keep up, and ann lock and release three times.
+// lame slows one node down, while ann locks and releases three times.
 func lame(f Fault) func(context.Context, *scene) {
 	return func(ctx context.Context, s *scene) {
 		ann, _ := s.pair(ctx)
@@ -98,7 +98,7 @@ func flappingNode(ctx context.Context, s *scene) {
 	must(errors.Join(<-anns, <-bobs))
 }
 
-// shift has an actor work for half a lease, if it gets the lock.
+// shift works for half a lease, if the actor gets the lock.
 func (s *scene) shift(ctx context.Context, a *actor, within time.Duration) {
 	t, err := s.insist(ctx, a, within)
 	if err != nil {
@@ -175,8 +175,7 @@ func twoLists(ctx context.Context, s *scene) {
 	s.rival(ctx, bob, s.holds(ctx, ann))
 }
 
-// retire has an operator retire a node, and call again while others do not answer
-// in time.
+// retire retires a node, and calls again while others do not answer in time.
 func retire(ctx context.Context, op *redlock.Locker, node int) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*scenarioLease)
 	defer cancel()
@@ -193,8 +192,7 @@ func retire(ctx context.Context, op *redlock.Locker, node int) error {
 	}
 }
 
-// replaceNode has an operator retire node 4 while ann holds by it, and bob come on
-// with node 5 in its place.
+// replaceNode retires node 4 while ann holds by it; bob has node 5 in its place.
 func replaceNode(ctx context.Context, s *scene) {
 	ann := s.enter("ann")
 	s.rehearse(ctx, ann)

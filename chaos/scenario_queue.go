@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// Those who wait begin an aWhile apart, and that is more than it takes to stand
-	// in line on a quorum of nodes.
+	// Waiters come an aWhile apart: more than it takes to stand in line on a quorum of
+	// nodes.
 	inLine = aWhile / 2
 	// soon is for a hand-over that waits for nobody's silence: less than the sign of
-	// life of one who is gone lasts, and some for the machine's.
+	// life of a dead waiter lasts, and some for the machine's.
 	soon = scenarioLease / 3
 	// signOfLife is how long one lasts that no call shortens.
 	signOfLife = 3 * time.Second
 )
 
-// Those who wait in line, and what befalls the line.
+// Clients that wait in line, and what befalls the line.
 var queueScenarios = []Scenario{
 	{
 		Name:     "waiting-line",
@@ -139,7 +139,7 @@ func cutOffHead(ctx context.Context, s *scene) {
 }
 
 // outlives restarts three nodes one after another, and takes the other two away:
-// one who comes then meets nothing but nodes that were restarted.
+// a client that comes then meets only nodes that were restarted.
 func (l *line) outlives(ctx context.Context, kind Break) {
 	op := l.scene.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	for _, node := range aMajority {
@@ -158,7 +158,7 @@ type line struct {
 	sound  bool // the nodes are: a waiter's release has to succeed
 }
 
-// inLineFor is one who waits.
+// inLineFor is a waiter.
 type inLineFor struct {
 	*actor
 
@@ -168,7 +168,7 @@ type inLineFor struct {
 	gone  bool         // nobody waits for its turn
 }
 
-// line has ann hold, and the others come on one by one and wait.
+// line lets ann hold; the others come on one by one and wait.
 func (s *scene) line(ctx context.Context, names ...string) *line {
 	ann := s.enter("ann")
 	actors := []*actor{ann}
@@ -183,19 +183,19 @@ func (s *scene) line(ctx context.Context, names ...string) *line {
 	return l
 }
 
-// joins has one more come on and wait.
+// joins brings on one more waiter.
 func (l *line) joins(ctx context.Context, name string) {
 	l.waitsNext(ctx, l.scene.enter(name), only(scenarioResource), uint64(len(l.waits)+1))
 }
 
-// wants has one more come on, and wait for something.
+// wants brings on one more client, which waits for something.
 func (l *line) wants(ctx context.Context, name string, w request) *inLineFor {
 	a := l.scene.enter(name)
 	l.scene.rehearse(ctx, a)
 	return l.waitsNext(ctx, a, w, uint64(len(l.waits)+1))
 }
 
-// leaves says that one who waits is not there for its turn, no matter what it goes on
+// leaves says that a waiter is not there for its turn, no matter what it goes on
 // asking.
 func (l *line) leaves(w *inLineFor) {
 	w.gone = true
@@ -210,7 +210,7 @@ func (l *line) dies(w *inLineFor) {
 	w.end()
 }
 
-// waitsNext has an actor wait, and work and release when it holds. It returns once
+// waitsNext lets an actor wait, and work and release when it holds. It returns once
 // the next one may come.
 func (l *line) waitsNext(ctx context.Context, a *actor, wants request, seed uint64) *inLineFor {
 	random := rand.New(rand.NewPCG(seed, 0))

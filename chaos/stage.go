@@ -431,8 +431,8 @@ func (w *wallClocks) drop() {
 
 var quiet sync.Once
 
-// muteDialErrors has go-redis keep to itself that it could not dial, which faults see to
-// thousands of times in a run: it would say so on stderr. It happens with the first stage
+// muteDialErrors stops go-redis from writing to stderr that it could not dial: faults see to
+// that thousands of times in a run. It happens with the first stage
 // of the process and replaces the logger of then, which can't be asked for; a logger that
 // is set later stays.
 func muteDialErrors() {
@@ -486,8 +486,8 @@ type inspectable interface{ observables() []observable }
 
 // observable is a node that can be looked into.
 type observable interface {
-	// answers has f see every command that the node answers otherwise than by an
-	// error, one at a time, from now on; nil ends it. f must not keep args.
+	// answers calls f with every command that the node answers without an error, one at a
+	// time, from now on; nil ends it. f must not keep args.
 	answers(f func(args [][]byte))
 	// stores is what the node stores, and how often its data were replaced so far; ok
 	// is false where it can't be told.

@@ -48,7 +48,7 @@ func (a *actor) begin(hold setHold, w request, set int64, ids []int64) *Tenure {
 		t.ends = a.history.Now() + w.MaxHold
 	}
 	t.mu.Lock()
-	t.record(trace.Held)
+	t.recordLocked(trace.Held)
 	t.mu.Unlock()
 	if t.Lost() != nil {
 		a.watching.Go(t.watch)
@@ -122,7 +122,7 @@ func (t *Tenure) told() {
 	if t.givenUp {
 		return
 	}
-	t.lose()
+	t.loseLocked()
 	t.add(Record{Kind: trace.Told})
 }
 
@@ -132,10 +132,10 @@ func (t *Tenure) isGivenUp() bool {
 	return t.givenUp
 }
 
-// record notes that the tenure begins or goes on, until when its validity says.
+// recordLocked notes that the tenure begins or goes on, until when its validity says.
 // The time is read first, so that the end is never noted later than it is. Own code is at
-// work without end. t.mu is held, here and in lose.
-func (t *Tenure) record(k trace.Kind) {
+// work without end.
+func (t *Tenure) recordLocked(k trace.Kind) {
 	now := t.actor.history.Now()
 	t.until = max(now+t.hold.Remaining(), 1)
 	r := Record{Kind: k, Client: t.actor.Name, Until: t.until}
@@ -145,8 +145,8 @@ func (t *Tenure) record(k trace.Kind) {
 	t.add(r)
 }
 
-// lose records the loss, unless the tenure was over before.
-func (t *Tenure) lose() {
+// loseLocked records the loss, unless the tenure was over before.
+func (t *Tenure) loseLocked() {
 	if !t.over {
 		t.over = true
 		close(t.ended)
@@ -183,9 +183,9 @@ func (t *Tenure) Remaining() time.Duration {
 	switch {
 	case t.over, t.work != nil:
 	case left == 0:
-		t.lose()
+		t.loseLocked()
 	case now+left > t.until+time.Millisecond:
-		t.record(trace.Extended)
+		t.recordLocked(trace.Extended)
 	}
 	return left
 }
@@ -356,7 +356,7 @@ func (t *Tenure) goesOn() {
 	switch t.rests--; {
 	case t.rests > 0 || t.over:
 	case t.hold.Remaining() > 0:
-		t.record(trace.Extended)
+		t.recordLocked(trace.Extended)
 	default:
 		t.actor.watching.Go(t.notices)
 	}
@@ -374,7 +374,7 @@ func (t *Tenure) notices() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rests == 0 && !t.over {
-		t.record(trace.Extended)
+		t.recordLocked(trace.Extended)
 	}
 }
 

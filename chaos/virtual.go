@@ -109,19 +109,19 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 	return clients, nil
 }
 
-// foreign has latencies of a client's messages not follow from what they say: its library
-// is not ours.
+// foreign makes the latencies of a client's messages independent of what they say: its
+// library is not ours.
 func (v *virtual) foreign(client string) {
 	for _, l := range v.linksOf(client, Everything) {
 		l.ByShape()
 	}
 }
 
-// asidePlace is the place of the first link of who looks on: behind those of all others.
+// asidePlace is the place of the first link of an onlooker: behind those of all others.
 const asidePlace = 255
 
-// connectAside is Connect for one who looks on: nobody's latencies, nor the places of
-// their connections, follow from whether it is there.
+// connectAside is Connect for an onlooker: no client's latencies, nor the places of its
+// connections, depend on it.
 func (v *virtual) connectAside(client string) ([]redis.UniversalClient, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -244,7 +244,7 @@ func (n *virtualNode) crash(f Fault, broken bool) {
 	}
 }
 
-// age copies the data, or has the node come back with the copy.
+// age copies the data, or brings the node back with the copy.
 func (n *virtualNode) age(f Fault, broken bool) {
 	if broken {
 		n.copies[f] = n.sim.Copy()

@@ -55,8 +55,8 @@ func Run(f func() error) error {
 	return result
 }
 
-// setAside has what go test was asked for apply to its tests, and not to a bubble that one of
-// its examples enters: f runs once, and go test's files stay open.
+// setAside keeps go test's flags from a bubble that one of its examples enters: f runs once,
+// and go test's files stay open.
 func setAside() (restore func()) {
 	var undo []func()
 	for name, value := range map[string]string{

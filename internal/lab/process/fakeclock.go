@@ -80,7 +80,7 @@ func ClockEnv(file string) ([]string, error) {
 	return []string{"LD_PRELOAD=" + library, "REDLOCK_FAKE_CLOCK=" + file}, nil
 }
 
-// SetClock writes what the file has the process's clock be. It does so by rename, so
+// SetClock writes the file that sets the process's clock. It does so by rename, so
 // that the process never reads half of it; no two calls for a file may overlap.
 func SetClock(file, offset string) error {
 	next := file + ".next"

@@ -19,11 +19,11 @@ import (
 func (s *Server) Stop() error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	return s.stop()
+	return s.stopLocked()
 }
 
-// stop is Stop; the caller holds life.
-func (s *Server) stop() error {
+// stopLocked is Stop.
+func (s *Server) stopLocked() error {
 	if err := s.process.Stop(); err != nil {
 		return fmt.Errorf("chaos: stop %s: %w", s.Addr(), err)
 	}
@@ -35,11 +35,11 @@ func (s *Server) stop() error {
 func (s *Server) Kill() error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	return s.kill()
+	return s.killLocked()
 }
 
-// kill is Kill; the caller holds life.
-func (s *Server) kill() error {
+// killLocked is Kill.
+func (s *Server) killLocked() error {
 	if err := s.process.Kill(); err != nil {
 		return fmt.Errorf("chaos: kill %s: %w", s.Addr(), err)
 	}
@@ -93,7 +93,7 @@ func (s *Server) RestartWithDataFrom(snapshot string) error {
 func (s *Server) Alter(change func() error) error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if err := s.kill(); err != nil {
+	if err := s.killLocked(); err != nil {
 		return err
 	}
 	if err := change(); err != nil {
@@ -106,7 +106,7 @@ func (s *Server) Alter(change func() error) error {
 func (s *Server) restart(change func() error) error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if err := s.kill(); err != nil {
+	if err := s.killLocked(); err != nil {
 		return err
 	}
 	if err := change(); err != nil {
@@ -116,7 +116,7 @@ func (s *Server) restart(change func() error) error {
 	// only another server can have taken it, for good or for a moment.
 	var err error
 	for range returnAttempts {
-		if err = s.launch(); !errors.Is(err, process.ErrPortTaken) {
+		if err = s.launchLocked(); !errors.Is(err, process.ErrPortTaken) {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond)

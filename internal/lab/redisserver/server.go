@@ -118,7 +118,7 @@ func Start(config Config) (*Server, error) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 		loopback.Keep(s.port) // it comes back to it after a crash
-		if last = s.launch(); last == nil {
+		if last = s.launchLocked(); last == nil {
 			return s, nil
 		}
 		loopback.Drop(s.port)
@@ -194,9 +194,8 @@ func (s *Server) args() []string {
 	return append(args, s.Config.Args...)
 }
 
-// launch starts a process and waits until it answers. The caller holds life,
-// or is alone with the server.
-func (s *Server) launch() error {
+// launchLocked starts a process and waits until it answers.
+func (s *Server) launchLocked() error {
 	env := append(os.Environ(), s.Config.Env...)
 	if s.Config.FakeClock {
 		clock, err := process.ClockEnv(s.clockFile())
@@ -295,7 +294,7 @@ func (s *Server) Close() error {
 	}
 	s.life.Lock()
 	defer s.life.Unlock()
-	errs = append(errs, s.kill(), os.RemoveAll(s.dir))
+	errs = append(errs, s.killLocked(), os.RemoveAll(s.dir))
 	loopback.Drop(s.port)
 	return errors.Join(errs...)
 }

@@ -118,7 +118,7 @@ func (l *Link) Set(is Condition) {
 	defer l.mu.Unlock()
 	elsewhere := is.Leads != l.is.Leads
 	if l.is = is; elsewhere {
-		l.breakAll()
+		l.breakAllLocked()
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -137,7 +137,7 @@ func (l *Link) node() (*simnode.Node, error) {
 	return l.nodes[l.is.Leads], nil
 }
 
-// ByShape has latencies follow from the shape of messages from now on: how long their
+// ByShape makes latencies follow from the shape of messages from now on: how long their
 // words are, not what they say. That is for a client whose library has random values of its
 // own, in letters of any kind: its runs would follow from them.
 func (l *Link) ByShape() {
@@ -162,11 +162,11 @@ func (l *Link) Sever() {
 func (l *Link) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.breakAll()
+	l.breakAllLocked()
 }
 
-// breakAll is Reset; mu is held.
-func (l *Link) breakAll() {
+// breakAllLocked is Reset.
+func (l *Link) breakAllLocked() {
 	for _, c := range l.conns {
 		c.broken = true
 		c.queue = nil

@@ -275,17 +275,16 @@ func largerIn(f map[string]string, name, other []byte) (int64, bool) {
 	return max(a, b), ok && too
 }
 
-// The names of what lua/ask.lua and lua/share.lua keep of those who wait.
+// The names of what lua/ask.lua and lua/share.lua keep of waiters.
 const (
 	queueOf   = "redlock:queue:"
 	sharersOf = "redlock:sharers:"
 	signOf    = "redlock:live:"
 )
 
-// Line calls each with every process that stands in line for a name, in the line of those
-// who wait to share it or in the other: since when
-// it has been at that place, and since when its sign of life has been there without
-// a break; zero: there is none.
+// Line calls each with every process that stands in line for a name, in the line of clients
+// that wait to share it or in the other: since when it has been at that place, and since
+// when its sign of life has been there without a break; zero if there is none.
 func (n *Node) Line(name string, shared bool, each func(id string, joined, alive time.Time)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -307,7 +306,7 @@ func (n *Node) Line(name string, shared bool, each func(id string, joined, alive
 	}
 }
 
-// renew has everything be there since now.
+// renew marks everything as there since now.
 func (d Data) renew(now time.Time) {
 	for _, e := range d.keys {
 		e.since = now

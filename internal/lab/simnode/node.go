@@ -66,12 +66,12 @@ type Node struct {
 // New returns a node that runs and is empty.
 func New() *Node {
 	n := &Node{data: Data{map[string]*entry{}}, swept: time.Now(), commands: commands()}
-	n.boot()
+	n.bootLocked()
 	return n
 }
 
-// boot gives the node what a new process has; mu is held.
-func (n *Node) boot() {
+// bootLocked gives the node what a new process has.
+func (n *Node) bootLocked() {
 	n.runID, n.replID = freshID(), freshID()
 	n.identity = n.runID + "." + n.replID
 	n.born, n.running, n.scripts = time.Now(), true, map[string]*script{}
@@ -83,8 +83,8 @@ func freshID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// interpreter is the node's; mu is held.
-func (n *Node) interpreter() *interpreter {
+// interpreterLocked is the node's interpreter, made if there is none.
+func (n *Node) interpreterLocked() *interpreter {
 	if n.lua == nil {
 		n.lua = newInterpreter()
 	}
@@ -125,7 +125,7 @@ func (n *Node) Start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.running {
-		n.boot()
+		n.bootLocked()
 	}
 }
 
@@ -156,7 +156,7 @@ func (n *Node) Load(d Data) {
 func (n *Node) Step(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sweep()
+	n.sweepLocked()
 	n.clock.ahead += by
 }
 
@@ -172,12 +172,12 @@ func (n *Node) Drift(gain time.Duration) {
 func (n *Node) EndDrift(gain time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sweep()
+	n.sweepLocked()
 	n.clock.right(gain)
 }
 
-// sweep removes expired keys, unless it has just done so; mu is held.
-func (n *Node) sweep() {
+// sweepLocked removes expired keys, unless it has just done so.
+func (n *Node) sweepLocked() {
 	if now := time.Now(); now.Sub(n.swept) >= sweepEvery {
 		n.data.expire(n.clock.at(now).UnixMilli())
 		n.swept = now
@@ -214,11 +214,11 @@ type Key struct {
 	Value string        // of a string
 	Type  string        // as TYPE has it
 	Left  time.Duration // until it expires; -1: never
-	// Of a lock that is shared (lua/share.lua): those who share it, sorted.
+	// Of a lock that is shared (lua/share.lua): its sharers, sorted.
 	Sharers []Sharer
 }
 
-// Sharer is one of those who share a lock.
+// Sharer is a client that shares a lock.
 type Sharer struct {
 	Owner string
 	Left  time.Duration // of its lease; negative: it has ended
@@ -259,7 +259,7 @@ func (e *entry) sharers(now int64) (sharers []Sharer) {
 	return sharers
 }
 
-// Watch has f see every command that was executed without an error (not those
+// Watch calls f with every command that was executed without an error (not those
 // that scripts call), one at a time; nil ends it. f must not keep args, nor call the node.
 func (n *Node) Watch(f func(args [][]byte)) {
 	n.mu.Lock()

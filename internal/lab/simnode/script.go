@@ -135,7 +135,7 @@ func (c *serverCall) see(body string) (*script, error) {
 	}
 	s := &script{hash: hash, body: body, native: natives[hash]}
 	if s.native == nil {
-		if err := c.node.interpreter().compile(hash, body); err != nil {
+		if err := c.node.interpreterLocked().compile(hash, body); err != nil {
 			return nil, err
 		}
 	}
@@ -200,11 +200,11 @@ func (c *serverCall) run(s *script, keys, argv [][]byte) {
 		s.native(&n.script)
 		return
 	}
-	if err := n.interpreter().compile(s.hash, s.body); err != nil {
+	if err := n.interpreterLocked().compile(s.hash, s.body); err != nil {
 		n.script.abort(err.Error())
 		return
 	}
-	n.interpreter().run(&n.script, c.callFromScript)
+	n.interpreterLocked().run(&n.script, c.callFromScript)
 }
 
 // callFromScript executes a command that the script calls, and returns the reply.

@@ -34,7 +34,7 @@ func (s *Session) Feed(out, data []byte) []byte {
 	if s.over {
 		return out
 	}
-	n.sweep()
+	n.sweepLocked()
 	if len(s.unread) > 0 {
 		s.unread = append(s.unread, data...)
 		data = s.unread
@@ -201,7 +201,7 @@ func (c *serverCall) exec() {
 	}
 }
 
-// answered tells who watches the node of a command that it has executed.
+// answered tells the node's watcher of a command that it has executed.
 func (n *Node) answered(args [][]byte, reply []byte) {
 	switch {
 	case n.watch == nil, bytes.HasPrefix(reply, []byte("-")), bytes.HasPrefix(reply, []byte("+"+queued)):

@@ -73,12 +73,12 @@ func New(target string) (*Proxy, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.serve(l)
+	p.serveLocked(l)
 	return p, nil
 }
 
-// serve takes connections from l until it is closed. The caller holds mu.
-func (p *Proxy) serve(l net.Listener) {
+// serveLocked takes connections from l until it is closed.
+func (p *Proxy) serveLocked(l net.Listener) {
 	p.listener = l
 	p.running.Go(func() {
 		for {
@@ -207,11 +207,11 @@ func (p *Proxy) change(dir Direction, f func(*simnet.State)) {
 	if dir&Replies != 0 {
 		f(&p.replies)
 	}
-	p.notify()
+	p.notifyLocked()
 }
 
-// notify wakes those who wait for the state to change. The caller holds mu.
-func (p *Proxy) notify() {
+// notifyLocked wakes all that wait for the state to change.
+func (p *Proxy) notifyLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -273,12 +273,12 @@ func (p *Proxy) Heal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests, p.replies = simnet.State{}, simnet.State{}
-	p.notify()
-	return p.relisten()
+	p.notifyLocked()
+	return p.relistenLocked()
 }
 
-// relisten ends [Proxy.Refuse]. The caller holds mu.
-func (p *Proxy) relisten() error {
+// relistenLocked ends [Proxy.Refuse].
+func (p *Proxy) relistenLocked() error {
 	if p.listener != nil || p.closed {
 		return nil
 	}
@@ -286,11 +286,11 @@ func (p *Proxy) relisten() error {
 	if err != nil {
 		return fmt.Errorf("chaos: healing the proxy of %s: %w", p.target, err)
 	}
-	p.serve(l)
+	p.serveLocked(l)
 	return nil
 }
 
-// Aim has new connections go to the server at target, as after a virtual IP has
+// Aim leads new connections to the server at target, as after a virtual IP has
 // moved to another machine; those that there are go on: see [Proxy.Reset].
 func (p *Proxy) Aim(target string) {
 	p.mu.Lock()
@@ -304,11 +304,11 @@ func (p *Proxy) Admit(target string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
-	return p.relisten()
+	return p.relistenLocked()
 }
 
-// Record has f hear every command that the server answers, otherwise than by an
-// error, to connections that are new from now on.
+// Record calls f with every command that the server answers without an error, on
+// connections that are new from now on.
 func (p *Proxy) Record(f func(args [][]byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,7 +320,7 @@ func (p *Proxy) Set(requests, replies simnet.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests, p.replies = requests, replies
-	p.notify()
+	p.notifyLocked()
 }
 
 // Close breaks all connections and ends the proxy. It waits until its
