@@ -54,7 +54,7 @@ func TestHowManyPlansGiveAnotherTrace(t *testing.T) {
 		t.Skip(againOf + " does not say how many")
 	}
 	plans, err := strconv.Atoi(text)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	differ, waits := 0, 0
 	for seed := range plans {
 		p := chaos.Swarm(uint64(seed), 30*time.Second)

@@ -72,7 +72,7 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 		t.Helper()
 		history := chaos.NewHistory()
 		cara, err := chaos.NewActor("cara", chaos.Redlock("redlock", redlock.WithoutMembership()), stage, history, nil)
-		mustDo(t, err)
+		testkit.Must(t, err)
 		defer cara.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -83,17 +83,17 @@ func TestACampaignAsksAgainAfterALoss(t *testing.T) {
 				return held.Write(leading)
 			}
 			for _, n := range nodes {
-				mustDo(t, n.Del(ctx, "e").Err())
-				mustDo(t, n.Set(ctx, "e", "somebody else's", 3*time.Second).Err())
+				testkit.Must(t, n.Del(ctx, "e").Err())
+				testkit.Must(t, n.Set(ctx, "e", "somebody else's", 3*time.Second).Err())
 			}
 			<-leading.Done()
 			return leading.Err()
 		})
-		mustDo(t, err)
+		testkit.Must(t, err)
 		vain, end := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer end()
-		mustDo(t, nodes[0].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
-		mustDo(t, nodes[1].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
+		testkit.Must(t, nodes[0].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
+		testkit.Must(t, nodes[1].Set(ctx, "e", "somebody else's", 3*time.Second).Err())
 		if err := cara.Campaign(vain, "e", time.Second, pause, nothingToLead); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v; want that the time was over", err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -97,9 +98,7 @@ func TestAFailedAttemptLeavesNoKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, c := open(t, kit, 1)
 				for i := range 3 {
-					if err := nodes.Client(i).Set(t.Context(), "r", "another", 0).Err(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, nodes.Client(i).Set(t.Context(), "r", "another", 0).Err())
 				}
 				if _, err := c[0].Acquire(t.Context(), "r", 5*time.Second); err == nil {
 					t.Error("got a lock; want an error")

@@ -123,9 +123,9 @@ func newOwnProcess(t *testing.T, nodes []redis.UniversalClient) *ownProcess {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env, cmd.Stderr = append(os.Environ(), frozenVariable+"="+strings.Join(addrs, ",")), os.Stderr
 	in, err := cmd.StdinPipe()
-	mustDo(t, err)
+	testkit.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	mustDo(t, errors.Join(err, cmd.Start()))
+	testkit.Must(t, err, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
@@ -150,17 +150,17 @@ func (p *ownProcess) says() string {
 func (p *ownProcess) does(what string) bool {
 	p.t.Helper()
 	_, err := io.WriteString(p.in, what+"\n")
-	mustDo(p.t, err)
+	testkit.Must(p.t, err)
 	return p.says() == "true"
 }
 
 // freeze returns when the process has stopped, its timers with it.
 func (p *ownProcess) freeze() {
 	p.t.Helper()
-	mustDo(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	testkit.Must(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-	mustDo(p.t, err)
+	testkit.Must(p.t, err)
 	if !status.Stopped() {
 		p.t.Fatalf("got %v; want a process that has stopped", status)
 	}
@@ -168,16 +168,16 @@ func (p *ownProcess) freeze() {
 
 func (p *ownProcess) thaw() {
 	p.t.Helper()
-	mustDo(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
+	testkit.Must(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // records ends the process and takes what it recorded into the time of a history here.
 func (p *ownProcess) records(h *chaos.History) []chaos.Record {
 	p.t.Helper()
-	mustDo(p.t, p.in.Close())
+	testkit.Must(p.t, p.in.Close())
 	var nanos int64
 	_, err := fmt.Sscan(p.says(), &nanos)
-	mustDo(p.t, err)
+	testkit.Must(p.t, err)
 	var lines bytes.Buffer
 	for {
 		line, err := p.out.ReadString('\n')
@@ -187,7 +187,7 @@ func (p *ownProcess) records(h *chaos.History) []chaos.Record {
 		lines.WriteString(line)
 	}
 	records, err := trace.Read(&lines)
-	mustDo(p.t, err)
+	testkit.Must(p.t, err)
 	for i := range records {
 		r := &records[i]
 		r.At += time.Unix(0, nanos).Sub(begun(h))
@@ -205,30 +205,30 @@ func TestAFrozenClientProcess(t *testing.T) {
 	testkit.Full(t)
 	stage, err := chaos.OpenStage(t.Context(), chaos.Real, 1, 3)
 	needThere(t, err)
-	defer func() { mustDo(t, stage.Close()) }()
+	defer func() { testkit.Must(t, stage.Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	history := chaos.NewHistory()
 	bob, err := chaos.NewActor("bob", renewing(), stage, history, nil)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	ann := newOwnProcess(t, connect(t, stage, "ann"))
 	founder, err := redlock.New(connect(t, stage, "founder"), redlock.WithMaxTTL(frozenLease), redlock.WithTTL(frozenLease), redlock.WithNodeTimeout(2*time.Second))
-	mustDo(t, err)
-	mustDo(t, errors.Join(founder.Cluster().Admit(ctx), founder.Close()))
+	testkit.Must(t, err)
+	testkit.Must(t, founder.Cluster().Admit(ctx), founder.Close())
 	if !ann.does("hold") || !ann.does("write") {
 		t.Fatal("ann does not hold, or can't write")
 	}
 	ann.freeze()
 	froze := history.Now()
 	held, err := hold(ctx, bob)
-	mustDo(t, err)
-	mustDo(t, held.Write(ctx))
+	testkit.Must(t, err)
+	testkit.Must(t, held.Write(ctx))
 	thawed := history.Now()
 	ann.thaw()
 	if ann.does("write") {
 		t.Error("ann wrote after her lock was another's")
 	}
-	mustDo(t, errors.Join(held.Write(ctx), held.Release(ctx), bob.Close()))
+	testkit.Must(t, held.Write(ctx), held.Release(ctx), bob.Close())
 	own := ann.records(history)
 	records := append(history.Records(), own...)
 	slices.SortStableFunc(records, func(a, b chaos.Record) int { return int(a.At - b.At) })

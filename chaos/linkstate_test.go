@@ -60,24 +60,24 @@ func quickly(t *testing.T) context.Context {
 func TestJitterMakesEveryMessageLateByAnotherTime(t *testing.T) {
 	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
-		mustDo(t, ann[0].Ping(t.Context()).Err())
+		testkit.Must(t, ann[0].Ping(t.Context()).Err())
 		jitter := chaos.Fault{Kind: chaos.Jitter, Client: "ann", Delay: 20 * time.Millisecond}
-		mustDo(t, stage.Break(jitter))
+		testkit.Must(t, stage.Break(jitter))
 		least, most := time.Hour, time.Duration(0)
 		for range 15 {
 			start := time.Now()
-			mustDo(t, ann[0].Ping(t.Context()).Err())
+			testkit.Must(t, ann[0].Ping(t.Context()).Err())
 			least, most = min(least, time.Since(start)), max(most, time.Since(start))
 		}
 		if most-least < 10*time.Millisecond || most < 15*time.Millisecond {
 			t.Errorf("got round trips from %v to %v; want them apart, up to 40 ms", least, most)
 		}
-		mustDo(t, bob[0].Ping(t.Context()).Err())
-		mustDo(t, stage.Mend(jitter))
+		testkit.Must(t, bob[0].Ping(t.Context()).Err())
+		testkit.Must(t, stage.Mend(jitter))
 		five := func() time.Duration {
 			start := time.Now()
 			for range 5 {
-				mustDo(t, ann[0].Ping(t.Context()).Err())
+				testkit.Must(t, ann[0].Ping(t.Context()).Err())
 			}
 			return time.Since(start)
 		}
@@ -106,7 +106,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 		first, second := one.Conn(), one.Conn()
 		defer first.Close()
 		defer second.Close()
-		mustDo(t, errors.Join(first.Ping(t.Context()).Err(), second.Ping(t.Context()).Err()))
+		testkit.Must(t, first.Ping(t.Context()).Err(), second.Ping(t.Context()).Err())
 		apart := 5 * time.Millisecond
 		if onReal(t) {
 			apart = 30 * time.Millisecond // the goroutine may begin late
@@ -116,7 +116,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 			go func() { done <- first.Set(t.Context(), "k", "first", 0).Err() }()
 			time.Sleep(apart)
 			err := second.Set(t.Context(), "k", "second", 0).Err()
-			mustDo(t, errors.Join(err, <-done))
+			testkit.Must(t, err, <-done)
 			return bob[0].Get(t.Context(), "k").Val() == "first"
 		}
 		for range 5 {
@@ -125,7 +125,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 			}
 		}
 		reorder := chaos.Fault{Kind: chaos.Reorder, Client: "ann", Delay: 50 * time.Millisecond}
-		mustDo(t, stage.Break(reorder))
+		testkit.Must(t, stage.Break(reorder))
 		found := 0
 		for range 30 {
 			if overtaken(5 * time.Millisecond) {
@@ -135,7 +135,7 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 		if found == 0 || found == 30 {
 			t.Errorf("got %d of 30 overtaken; want some", found)
 		}
-		mustDo(t, stage.Mend(reorder))
+		testkit.Must(t, stage.Mend(reorder))
 		for range 5 {
 			if overtaken(apart) {
 				t.Error("mended, a later command came first")
@@ -147,16 +147,16 @@ func TestReorderedCommandsOvertakeEachOther(t *testing.T) {
 func TestAHalfOpenConnectionTakesEverythingAndSaysNothing(t *testing.T) {
 	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
-		mustDo(t, ann[0].Ping(t.Context()).Err())
-		mustDo(t, bob[0].Ping(t.Context()).Err())
+		testkit.Must(t, ann[0].Ping(t.Context()).Err())
+		testkit.Must(t, bob[0].Ping(t.Context()).Err())
 		half := chaos.Fault{Kind: chaos.HalfOpen, Client: "ann"}
-		mustDo(t, stage.Break(half))
+		testkit.Must(t, stage.Break(half))
 		if err := ann[0].Set(quickly(t), "k", "there", 0).Err(); !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 			t.Errorf("got %v; want that nothing comes back", err)
 		}
-		mustDo(t, ann[0].Ping(t.Context()).Err()) // over a new one
+		testkit.Must(t, ann[0].Ping(t.Context()).Err()) // over a new one
 		shows(t, bob[0], "k", "")
-		mustDo(t, stage.Mend(half))
+		testkit.Must(t, stage.Mend(half))
 		set(t, ann[0], "k", "there")
 		shows(t, bob[0], "k", "there")
 	})
@@ -172,7 +172,7 @@ func isTimeout(err error) bool {
 func TestRefusedConnectionsLeaveThoseThatThereAre(t *testing.T) {
 	onStages(t, 1, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
-		mustDo(t, ann[0].Ping(t.Context()).Err())
+		testkit.Must(t, ann[0].Ping(t.Context()).Err())
 		refuse, crash := chaos.Fault{Kind: chaos.Refuse}, chaos.Fault{Kind: chaos.Crash}
 		refused := func(when string) {
 			t.Helper()
@@ -182,16 +182,16 @@ func TestRefusedConnectionsLeaveThoseThatThereAre(t *testing.T) {
 				t.Errorf("%s: got %v; want ECONNREFUSED", when, err)
 			}
 		}
-		mustDo(t, stage.Break(refuse))
-		mustDo(t, ann[0].Ping(t.Context()).Err())
+		testkit.Must(t, stage.Break(refuse))
+		testkit.Must(t, ann[0].Ping(t.Context()).Err())
 		refused("refused")
-		mustDo(t, stage.Break(crash))
-		mustDo(t, stage.Mend(crash))
+		testkit.Must(t, stage.Break(crash))
+		testkit.Must(t, stage.Mend(crash))
 		refused("refused, after a crash")
-		mustDo(t, stage.Break(crash))
-		mustDo(t, stage.Mend(refuse))
+		testkit.Must(t, stage.Break(crash))
+		testkit.Must(t, stage.Mend(refuse))
 		refused("crashed")
-		mustDo(t, stage.Mend(crash))
+		testkit.Must(t, stage.Mend(crash))
 		shows(t, bob[0], "k", "")
 		shows(t, ann[0], "k", "")
 	})
@@ -204,28 +204,28 @@ func TestAClientWithAnotherListReachesAnotherNode(t *testing.T) {
 		t.Helper()
 		set(t, ann[0], "k", "first")
 		other := chaos.Fault{Kind: chaos.OtherList, Client: "ann", Node: 0, To: 1}
-		mustDo(t, stage.Break(other))
+		testkit.Must(t, stage.Break(other))
 		shows(t, ann[0], "k", "")
 		set(t, ann[0], "k", "second")
 		shows(t, bob[1], "k", "second")
 		shows(t, bob[0], "k", "first")
 		for _, f := range []chaos.Fault{{Kind: chaos.Crash, Node: 1}, {Kind: chaos.Stall, Node: 1}} {
-			mustDo(t, stage.Break(f))
+			testkit.Must(t, stage.Break(f))
 			if err := ann[0].Get(quickly(t), "k").Err(); err == nil || errors.Is(err, redis.Nil) {
 				t.Errorf("%v: got %v from it", f, err)
 			}
-			mustDo(t, stage.Mend(f))
+			testkit.Must(t, stage.Mend(f))
 			shows(t, ann[0], "k", "second")
 		}
 		crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
-		mustDo(t, stage.Break(crash))
-		mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Reset, Client: "ann", Node: 0})) // a new connection, too, knows nothing of it
+		testkit.Must(t, stage.Break(crash))
+		testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.Reset, Client: "ann", Node: 0})) // a new connection, too, knows nothing of it
 		shows(t, ann[0], "k", "second")
-		mustDo(t, stage.Mend(other))
+		testkit.Must(t, stage.Mend(other))
 		if err := ann[0].Get(quickly(t), "k").Err(); err == nil || errors.Is(err, redis.Nil) {
 			t.Errorf("mended: got %v from a node that is down", err)
 		}
-		mustDo(t, stage.Mend(crash))
+		testkit.Must(t, stage.Mend(crash))
 		shows(t, ann[0], "k", "first")
 		other.To = 2
 		if err := stage.Break(other); !errors.Is(err, chaos.ErrUnknownTarget) {
@@ -239,9 +239,9 @@ func TestAClientWithAnotherListReachesAnotherNode(t *testing.T) {
 func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
 	onStages(t, 2, func(t *testing.T, stage chaos.Stage, ann, bob []redis.UniversalClient) {
 		t.Helper()
-		mustDo(t, ann[0].Ping(t.Context()).Err())
+		testkit.Must(t, ann[0].Ping(t.Context()).Err())
 		pause := chaos.Fault{Kind: chaos.Pause, Client: "ann", Where: chaos.AtReplies}
-		mustDo(t, stage.Break(pause))
+		testkit.Must(t, stage.Break(pause))
 		done := make(chan error)
 		go func() { done <- ann[0].Set(t.Context(), "k", "there", 0).Err() }()
 		shows(t, bob[0], "k", "there")
@@ -250,8 +250,8 @@ func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
 			t.Errorf("got %v while it was paused", err)
 		case <-time.After(20 * time.Millisecond):
 		}
-		mustDo(t, stage.Mend(pause))
-		mustDo(t, <-done)
+		testkit.Must(t, stage.Mend(pause))
+		testkit.Must(t, <-done)
 		pause.Where = "lunch"
 		if err := stage.Break(pause); !errors.Is(err, chaos.ErrUnknownTarget) {
 			t.Errorf("%v: got %v; want ErrUnknownTarget", pause, err)
@@ -266,12 +266,12 @@ func TestNothingIsDueOnTwoConnectionsAtOneInstant(t *testing.T) {
 	for _, f := range []chaos.Fault{{Kind: chaos.Cut, Node: chaos.Everything}, {Kind: chaos.Crash, Node: chaos.Everything}, {Kind: chaos.Refuse, Node: chaos.Everything}} {
 		synctest.Test(t, func(t *testing.T) {
 			stage, err := chaos.NewVirtual(1, 5)
-			mustDo(t, err)
+			testkit.Must(t, err)
 			var clients []redis.UniversalClient
 			for _, name := range []string{"ann", "bob", "cara"} {
 				clients = append(clients, connect(t, stage, name)...)
 			}
-			mustDo(t, stage.Break(f))
+			testkit.Must(t, stage.Break(f))
 			var (
 				work sync.WaitGroup
 				mu   sync.Mutex
@@ -292,7 +292,7 @@ func TestNothingIsDueOnTwoConnectionsAtOneInstant(t *testing.T) {
 			if len(told) != len(clients) || told[began] > 0 {
 				t.Errorf("%v: got %d instants for %d connections, %d at once; want each its own, and none at once", f, len(told), len(clients), told[began])
 			}
-			mustDo(t, stage.Close())
+			testkit.Must(t, stage.Close())
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A release, as the watch knows one by its first line.
@@ -33,9 +34,9 @@ func TestLitterIsSeenOnEveryBackend(t *testing.T) {
 					if hash, err = node.ScriptLoad(t.Context(), plainRelease).Result(); err != nil {
 						t.Fatal(err)
 					}
-					mustDo(t, node.Set(t.Context(), "report", "an owner that is long enough", lease).Err())
+					testkit.Must(t, node.Set(t.Context(), "report", "an owner that is long enough", lease).Err())
 					if i == 2 {
-						mustDo(t, node.ScriptFlush(t.Context()).Err()) // it refuses the release, and keeps the key
+						testkit.Must(t, node.ScriptFlush(t.Context()).Err()) // it refuses the release, and keeps the key
 					}
 					err = node.EvalSha(t.Context(), hash, []string{"report"}, "an owner that is long enough").Err()
 					if (err != nil) != (i == 2) {
@@ -43,7 +44,7 @@ func TestLitterIsSeenOnEveryBackend(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Millisecond) // the watch takes what comes in its own moment for what was before
-				mustDo(t, ann[0].Set(t.Context(), "report", "an owner that is long enough", lease).Err())
+				testkit.Must(t, ann[0].Set(t.Context(), "report", "an owner that is long enough", lease).Err())
 				litter := func() []chaos.Violation { return trace.Judge{}.Judge(history.Records()).Violations }
 				for deadline := time.Now().Add(lease - time.Second); len(litter()) == 0 && time.Now().Before(deadline); {
 					time.Sleep(10 * time.Millisecond)
@@ -75,12 +76,12 @@ func TestWhatComesBackWithOldDataIsNoLitter(t *testing.T) {
 		history := chaos.NewHistory()
 		stop := chaos.Observe(stage, history, time.Hour)
 		hash, err := ann[0].ScriptLoad(t.Context(), plainRelease).Result()
-		mustDo(t, err)
-		mustDo(t, ann[0].Set(t.Context(), "report", "an owner that is long enough", time.Hour).Err())
+		testkit.Must(t, err)
+		testkit.Must(t, ann[0].Set(t.Context(), "report", "an owner that is long enough", time.Hour).Err())
 		old := chaos.Fault{Kind: chaos.Old}
-		mustDo(t, stage.Break(old))
-		mustDo(t, ann[0].EvalSha(t.Context(), hash, []string{"report"}, "an owner that is long enough").Err())
-		mustDo(t, stage.Mend(old))
+		testkit.Must(t, stage.Break(old))
+		testkit.Must(t, ann[0].EvalSha(t.Context(), hash, []string{"report"}, "an owner that is long enough").Err())
+		testkit.Must(t, stage.Mend(old))
 		shows(t, ann[0], "report", "an owner that is long enough")
 		stop(false)
 		if got := history.Records(); len(got) > 0 {

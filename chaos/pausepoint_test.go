@@ -9,6 +9,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/fencing"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A client is paused for a minute at each step of its work: it stops there, and
@@ -18,21 +19,21 @@ func TestAPauseStopsAClientAtTheStepThatItNames(t *testing.T) {
 		t.Run(string(where), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stage, err := chaos.NewVirtual(1, 1)
-				mustDo(t, err)
+				testkit.Must(t, err)
 				defer stage.Close()
 				history := chaos.NewHistory()
 				kit := chaos.Redlock("redlock", redlock.WithTTL(10*time.Second), redlock.WithFixedLease(), redlock.WithoutMembership())
 				ann, err := chaos.NewActor("ann", kit, stage, history, &fencing.Memory{})
-				mustDo(t, err)
+				testkit.Must(t, err)
 				defer ann.Close()
 				pause := chaos.Fault{Kind: chaos.Pause, Client: "ann", Where: where}
-				mustDo(t, stage.Break(pause))
+				testkit.Must(t, stage.Break(pause))
 				took := map[chaos.Moment]time.Duration{}
 				step := func(at chaos.Moment, do func() error) {
 					start, mended := time.Now(), time.AfterFunc(time.Second, func() { _ = stage.Mend(pause) })
 					err := do()
 					if mended.Stop() && at == where {
-						mustDo(t, stage.Mend(pause))
+						testkit.Must(t, stage.Mend(pause))
 					}
 					if took[at] = time.Since(start); err != nil && where != chaos.AtReplies {
 						t.Errorf("%s: %v", at, err)

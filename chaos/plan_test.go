@@ -73,7 +73,7 @@ func TestAPlanHasAsManyAsItIsAskedFor(t *testing.T) {
 		t.Errorf("got %d nodes, %d clients, %d names; want 5, 20, 8", usual.Nodes, usual.Clients, usual.Names)
 	}
 	stage, err := chaos.NewVirtual(1, 3)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	defer stage.Close()
 	bad := chaos.NewPlan(1, time.Minute, chaos.Mix{Clients: -1})
 	if _, err := bad.Play(stage, bad.Redlock("redlock")); err == nil || !strings.Contains(err.Error(), "-1 clients") {
@@ -149,9 +149,7 @@ func planWith(t *testing.T, kinds ...chaos.Break) chaos.Plan {
 func trail(t *testing.T, records []chaos.Record) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := trace.Write(&b, records); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Write(&b, records))
 	return b.Bytes()
 }
 
@@ -241,11 +239,7 @@ func TestRepeatAPlan(t *testing.T) {
 }
 
 func TestAStageRefusesWhatItDoesNotKnow(t *testing.T) {
-	stage, err := chaos.NewVirtual(1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stage.Close()
+	stage := openVirtual(t, 1, 3)
 	if _, err := stage.Connect("ann"); err != nil {
 		t.Fatal(err)
 	}

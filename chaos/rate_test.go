@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const (
@@ -94,7 +95,7 @@ func exploreFrom(t *testing.T, from string, length time.Duration) {
 		sum.add(explored{v.Rounds, v.Won, len(p.Faults), v.Writes, p.For})
 	}
 	line, err := json.Marshal(sum)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	fmt.Printf("\nexplored: %s\n", line)
 }
 

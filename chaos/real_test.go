@@ -41,14 +41,7 @@ func needThere(t *testing.T, err error) {
 	if missing && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 		t.Skip(err)
 	}
-	mustDo(t, err)
-}
-
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // shows asks until the key has the value, or none for "".
@@ -70,7 +63,7 @@ func shows(t *testing.T, client redis.UniversalClient, key, want string) {
 
 func set(t *testing.T, client redis.UniversalClient, key, value string) {
 	t.Helper()
-	mustDo(t, client.Set(t.Context(), key, value, 0).Err())
+	testkit.Must(t, client.Set(t.Context(), key, value, 0).Err())
 }
 
 // What a node remembers after each way to lose its process.
@@ -85,16 +78,16 @@ func TestRealNodesRememberWhatTheFaultLeavesThem(t *testing.T) {
 	for i, f := range faults {
 		set(t, clients[i], "before", "there")
 		if f.Kind == chaos.Old || f.Kind == chaos.Failover {
-			mustDo(t, stage.Break(f))
+			testkit.Must(t, stage.Break(f))
 		}
 		set(t, clients[i], "after", "there")
 		if f.Kind == chaos.Crash || f.Kind == chaos.Forget {
-			mustDo(t, stage.Break(f))
+			testkit.Must(t, stage.Break(f))
 			if err := clients[i].Get(t.Context(), "before").Err(); err == nil || errors.Is(err, redis.Nil) {
 				t.Errorf("%v: got %v from a node that is down", f, err)
 			}
 		}
-		mustDo(t, stage.Mend(f))
+		testkit.Must(t, stage.Mend(f))
 		for key, want := range map[string]string{
 			"before": map[chaos.Break]string{chaos.Crash: "there", chaos.Old: "there", chaos.Failover: "there"}[f.Kind],
 			"after":  map[chaos.Break]string{chaos.Crash: "there"}[f.Kind],
@@ -117,34 +110,34 @@ func TestARealNodeThatIsStoppedRunsWhatCameWhenItGoesOn(t *testing.T) {
 		}
 	}
 	stall := chaos.Fault{Kind: chaos.Stall, Node: 0}
-	mustDo(t, clients[0].Ping(t.Context()).Err())
-	mustDo(t, stage.Break(stall))
+	testkit.Must(t, clients[0].Ping(t.Context()).Err())
+	testkit.Must(t, stage.Break(stall))
 	silent("late")
-	mustDo(t, stage.Mend(stall))
+	testkit.Must(t, stage.Mend(stall))
 	shows(t, clients[0], "late", "there")
 
 	// One that crashed meanwhile is stopped again when it is back.
 	crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
-	mustDo(t, stage.Break(stall))
-	mustDo(t, stage.Break(crash))
-	mustDo(t, stage.Mend(crash))
+	testkit.Must(t, stage.Break(stall))
+	testkit.Must(t, stage.Break(crash))
+	testkit.Must(t, stage.Mend(crash))
 	silent("later")
-	mustDo(t, stage.Mend(stall))
+	testkit.Must(t, stage.Mend(stall))
 	shows(t, clients[0], "late", "there")
 }
 
 func TestOperatorsCommandsReachARealNode(t *testing.T) {
 	stage, clients := realStage(t, 1)
 	set(t, clients[0], "for good", "there")
-	mustDo(t, clients[0].Set(t.Context(), "soon", "there", time.Minute).Err())
-	mustDo(t, clients[0].Set(t.Context(), "later", "there", time.Hour).Err())
-	mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Evict, Node: 0}))
+	testkit.Must(t, clients[0].Set(t.Context(), "soon", "there", time.Minute).Err())
+	testkit.Must(t, clients[0].Set(t.Context(), "later", "there", time.Hour).Err())
+	testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.Evict, Node: 0}))
 	shows(t, clients[0], "soon", "")
 	shows(t, clients[0], "later", "there")
-	mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Delete, Node: 0, Key: "later"}))
+	testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.Delete, Node: 0, Key: "later"}))
 	shows(t, clients[0], "later", "")
 	shows(t, clients[0], "for good", "there")
-	mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Flush, Node: chaos.Everything}))
+	testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.Flush, Node: chaos.Everything}))
 	shows(t, clients[0], "for good", "")
 }
 
@@ -152,7 +145,7 @@ func TestOperatorsCommandsReachARealNode(t *testing.T) {
 func nodeTime(t *testing.T, client redis.UniversalClient) time.Duration {
 	t.Helper()
 	now, err := client.Time(t.Context()).Result()
-	mustDo(t, err)
+	testkit.Must(t, err)
 	return time.Until(now)
 }
 
@@ -169,7 +162,7 @@ func TestARealNodesClockStepsAndDrifts(t *testing.T) {
 	near("stepped", -time.Hour, time.Second)
 	drift := chaos.Fault{Kind: chaos.Drift, Node: 0, Delay: 100 * time.Second}
 	begun := time.Now()
-	mustDo(t, stage.Break(drift))
+	testkit.Must(t, stage.Break(drift))
 	for nodeTime(t, clients[0]) < -time.Hour+20*time.Second {
 		if time.Since(begun) > 5*time.Second {
 			t.Fatal("the clock does not drift")
@@ -180,13 +173,13 @@ func TestARealNodesClockStepsAndDrifts(t *testing.T) {
 		t.Errorf("got twenty seconds within %v; want a hundred in a second", took)
 	}
 	crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
-	mustDo(t, stage.Break(crash))
-	mustDo(t, stage.Mend(crash))
+	testkit.Must(t, stage.Break(crash))
+	testkit.Must(t, stage.Mend(crash))
 	shows(t, clients[0], "nothing", "")
 	near("drifting, after a restart", -time.Hour+100*time.Second, 95*time.Second)
-	mustDo(t, stage.Mend(drift))
+	testkit.Must(t, stage.Mend(drift))
 	near("no longer drifting", -time.Hour, 30*time.Second)
-	mustDo(t, stage.Mend(step))
+	testkit.Must(t, stage.Mend(step))
 	near("mended", 0, 30*time.Second)
 	if err := stage.Break(chaos.Fault{Kind: chaos.Drift, Node: 0, Delay: -time.Second}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a clock that stands still: got %v; want ErrUnsupported", err)
@@ -197,12 +190,12 @@ func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
 	testkit.Full(t)
 	stage, clients := realStage(t, 2)
 	others, err := stage.Connect("bob")
-	mustDo(t, err)
+	testkit.Must(t, err)
 	cut := chaos.Fault{Kind: chaos.CutReplies, Client: "ann", Node: 1}
 	slow := chaos.Fault{Kind: chaos.Slow, Client: "ann", Node: chaos.Everything, Delay: 30 * time.Millisecond}
-	mustDo(t, clients[1].Ping(t.Context()).Err())
-	mustDo(t, stage.Break(cut))
-	mustDo(t, stage.Break(slow))
+	testkit.Must(t, clients[1].Ping(t.Context()).Err())
+	testkit.Must(t, stage.Break(cut))
+	testkit.Must(t, stage.Break(slow))
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if err := clients[1].Set(ctx, "k", "there", 0).Err(); err == nil {
@@ -210,23 +203,23 @@ func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
 	}
 	shows(t, others[1], "k", "there")
 	began := time.Now()
-	mustDo(t, clients[0].Ping(t.Context()).Err())
+	testkit.Must(t, clients[0].Ping(t.Context()).Err())
 	if took := time.Since(began); took < 60*time.Millisecond {
 		t.Errorf("got a reply over a slow link after %v; want 60 ms", took)
 	}
-	mustDo(t, stage.Mend(cut)) // the other fault stands
+	testkit.Must(t, stage.Mend(cut)) // the other fault stands
 	began = time.Now()
 	shows(t, clients[1], "k", "there")
 	if took := time.Since(began); took < 60*time.Millisecond {
 		t.Errorf("got a reply over a slow link after %v; want 60 ms", took)
 	}
-	mustDo(t, stage.Mend(slow))
-	mustDo(t, stage.Break(chaos.Fault{Kind: chaos.Reset, Node: chaos.Everything}))
+	testkit.Must(t, stage.Mend(slow))
+	testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.Reset, Node: chaos.Everything}))
 	shows(t, clients[0], "k", "")
 
-	mustDo(t, others[0].Ping(t.Context()).Err())
+	testkit.Must(t, others[0].Ping(t.Context()).Err())
 	suspend := chaos.Fault{Kind: chaos.Suspend, Client: "bob"}
-	mustDo(t, stage.Break(suspend))
+	testkit.Must(t, stage.Break(suspend))
 	rested := make(chan struct{})
 	go func() {
 		defer close(rested)
@@ -243,7 +236,7 @@ func TestLinksOfARealStageAreCutOneByOne(t *testing.T) {
 		t.Error("a suspended client did not rest")
 	default:
 	}
-	mustDo(t, stage.Mend(suspend))
+	testkit.Must(t, stage.Mend(suspend))
 	<-rested
 	shows(t, clients[0], "late", "there")
 	for _, f := range []chaos.Fault{{Kind: chaos.Crash, Node: 2}, {Kind: chaos.Cut, Client: "cara"}, {Kind: chaos.Suspend, Client: "cara"}} {
@@ -259,13 +252,13 @@ func TestOpenStageKnowsEveryBackend(t *testing.T) {
 		if errors.Is(err, redisserver.ErrNoServer) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 			continue
 		}
-		mustDo(t, err)
+		testkit.Must(t, err)
 		for i, name := range stage.Names() {
 			if want := "node-" + strconv.Itoa(i); name != want {
 				t.Errorf("%s: got the name %q; want %q", b, name, want)
 			}
 		}
-		mustDo(t, stage.Close())
+		testkit.Must(t, stage.Close())
 	}
 	if _, err := chaos.OpenStage(t.Context(), "cloud", 1, 3); err == nil {
 		t.Error("got a stage on a backend that there is not")

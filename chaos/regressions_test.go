@@ -119,7 +119,7 @@ func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
 		{"kind":"cut","at":4705362894,"for":2609148404,"node":2,"client":"client-7"},
 		{"kind":"clock step","at":7301413456,"for":13097842,"node":1,"delay":7937212486}],
 		"linger":50,"threads":1,"varied":2,"stays":10,"bursts":40,"turns":2}`)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
 	if slices.ContainsFunc(v.Broken(), func(r chaos.Rule) bool { return r != chaos.TwoHolders }) {
 		t.Errorf("a step that nobody saw: got %v; want no rule broken but that of two holders", v)

@@ -69,7 +69,7 @@ func TestAFailedTestPrintsTheCommandThatRepeatsIt(t *testing.T) {
 				t.Fatalf("got %t, and the test %q in\n%s\nwant a failure, and the command that repeats it", failed, test, out)
 			}
 			small, err := chaos.ParsePlan(plan)
-			mustDo(t, err)
+			testkit.Must(t, err)
 			most := len(amnesia(0).Faults) / 2
 			if raceDetector { // it has few plays in the time for this, and not every one fails again
 				most *= 2
@@ -223,9 +223,9 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 		var records, seen []chaos.Record
 		synctest.Test(t, func(t *testing.T) {
 			stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
-			mustDo(t, err)
+			testkit.Must(t, err)
 			records, err = p.PlayWatched(stage, p.Redlock("redlock"))
-			mustDo(t, errors.Join(err, stage.Close()))
+			testkit.Must(t, err, stage.Close())
 		})
 		records = slices.DeleteFunc(records, func(r chaos.Record) bool {
 			if looked(r) {

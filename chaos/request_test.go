@@ -128,7 +128,7 @@ func TestAnActorHasASetAsAWhole(t *testing.T) {
 		var actors []*chaos.Actor
 		for _, name := range []string{"cara", "dave"} {
 			a, err := chaos.NewActor(name, kit, stage, history, guard)
-			mustDo(t, err)
+			testkit.Must(t, err)
 			defer a.Close()
 			actors = append(actors, a)
 		}
@@ -138,18 +138,18 @@ func TestAnActorHasASetAsAWhole(t *testing.T) {
 		var tenures []*chaos.Tenure
 		for _, a := range actors {
 			tenure, err := a.Insist(ctx, w, 5*time.Second, func() time.Duration { return 20 * time.Millisecond })
-			mustDo(t, err)
+			testkit.Must(t, err)
 			tenures = append(tenures, tenure)
 		}
 		for _, i := range []int{1, 0, 1} {
-			mustDo(t, tenures[i].Write(ctx))
+			testkit.Must(t, tenures[i].Write(ctx))
 		}
-		mustDo(t, tenures[0].Extend(ctx, 6*time.Second))
+		testkit.Must(t, tenures[0].Extend(ctx, 6*time.Second))
 		if _, err := actors[0].Ask(ctx, chaos.Only("c", "b"), time.Second); err == nil {
 			t.Error("got a set alone of which a name is shared")
 		}
 		for _, tenure := range tenures {
-			mustDo(t, tenure.Release(ctx))
+			testkit.Must(t, tenure.Release(ctx))
 		}
 		v := trace.Judge{}.Judge(history.Records())
 		if len(v.Violations) > 0 || v.Writes != 6 || v.Refused != 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // granted are how many nodes told a client in [from, until) that it was granted the lock.
@@ -74,7 +75,7 @@ func TestScenariosOfGrantsAreAboutGrants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, ok := chaos.FindScenario(name)
 			kit, err := chaos.ScenarioKit(trace.NameRenewing)
-			mustDo(t, err)
+			testkit.Must(t, err)
 			if !ok {
 				t.Fatal("there is no such scenario")
 			}
@@ -87,21 +88,21 @@ func TestScenariosOfGrantsAreAboutGrants(t *testing.T) {
 func TestAnHeirThatLeavesLeavesNothing(t *testing.T) {
 	s, _ := chaos.FindScenario("heir-leaves")
 	kit, err := chaos.ScenarioKit(trace.NameRenewing)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		stage, err := chaos.NewVirtual(1, s.Nodes)
-		mustDo(t, err)
+		testkit.Must(t, err)
 		_, err = s.Play(t.Context(), stage, kit, true)
-		mustDo(t, err)
+		testkit.Must(t, err)
 		for i, node := range connect(t, stage, "looker") {
 			entries, err := node.ZRange(t.Context(), "redlock:queue:report", 0, -1).Result()
-			mustDo(t, err)
+			testkit.Must(t, err)
 			keys, err := node.Exists(t.Context(), "report").Result()
-			mustDo(t, err)
+			testkit.Must(t, err)
 			if len(entries) != 0 || keys != 0 {
 				t.Errorf("node %d: entries %q and %d keys; want none", i, entries, keys)
 			}
 		}
-		mustDo(t, stage.Close())
+		testkit.Must(t, stage.Close())
 	})
 }

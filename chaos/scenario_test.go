@@ -18,7 +18,7 @@ func TestScenariosShowWhatTheyClaim(t *testing.T) {
 	for _, s := range chaos.Scenarios() {
 		for _, want := range s.Showings {
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
-				mustDo(t, s.Fit(chaos.Virtual))
+				testkit.Must(t, s.Fit(chaos.Virtual))
 				kit, err := chaos.ScenarioKit(want.Contender)
 				if err != nil {
 					t.Fatal(err)
@@ -131,9 +131,9 @@ func TestAScenarioSaysWhyItCannotBePlayed(t *testing.T) {
 func TestAScenarioNeedsItsNodes(t *testing.T) {
 	s, _ := chaos.FindScenario("replace-node")
 	kit, err := chaos.ScenarioKit(trace.NameRedlock)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	stage, err := chaos.NewVirtual(1, s.Nodes-1)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	defer stage.Close()
 	if _, err := s.Play(t.Context(), stage, kit, true); err == nil {
 		t.Error("got a run with a node too few")

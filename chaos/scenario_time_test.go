@@ -62,15 +62,15 @@ func inRealTime(t *testing.T, b chaos.Backend, some map[string][]string) {
 func performOn(t *testing.T, b chaos.Backend, s chaos.Scenario, want trace.Showing) chaos.Verdict {
 	t.Helper()
 	kit, err := chaos.ScenarioKit(want.Contender)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	stage, err := chaos.OpenStage(t.Context(), b, 1, s.Nodes)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	defer func() {
 		if err := stage.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	records, err := s.Play(t.Context(), stage, kit, want.Guarded)
-	mustDo(t, err)
+	testkit.Must(t, err)
 	return s.Judge().Judge(records)
 }

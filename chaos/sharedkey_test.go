@@ -45,10 +45,10 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 	for _, name := range []string{"ann", "bob"} {
 		nodes = connect(t, stage, name)
 		locker, err := redlock.New(nodes, redlock.WithoutMembership(), redlock.WithTTL(lease), redlock.WithFixedLease())
-		mustDo(t, err)
+		testkit.Must(t, err)
 		defer locker.Close()
 		lock, err := locker.Acquire(within, "report", redlock.WithShared())
-		mustDo(t, err)
+		testkit.Must(t, err)
 		holds = append(holds, lock)
 		time.Sleep(10 * time.Millisecond) // the leases do not end at one time
 	}
@@ -63,7 +63,7 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 		return first
 	}
 	both := members(3) // and the mark
-	mustDo(t, holds[1].Release(t.Context()))
+	testkit.Must(t, holds[1].Release(t.Context()))
 	one := members(2)
 	released := slices.DeleteFunc(both, func(z redis.Z) bool { return slices.Contains(one, z) })
 	if len(released) != 1 {
@@ -73,8 +73,8 @@ func lookAtASharedKey(t *testing.T, b chaos.Backend) {
 	if got := history.Records(); len(got) > 0 {
 		t.Errorf("got %+v; want nothing while all is as it should be", got)
 	}
-	mustDo(t, nodes[0].ZAdd(t.Context(), "report", released[0]).Err())
-	mustDo(t, nodes[1].PExpire(t.Context(), "report", lease).Err())
+	testkit.Must(t, nodes[0].ZAdd(t.Context(), "report", released[0]).Err())
+	testkit.Must(t, nodes[1].PExpire(t.Context(), "report", lease).Err())
 	broken := func() []chaos.Rule { return trace.Judge{}.Judge(history.Records()).Broken() }
 	for deadline := time.Now().Add(lease / 2); len(broken()) < 2 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)

@@ -66,7 +66,7 @@ func TestHowOftenAStepBreaksARule(t *testing.T) {
 	if os.Getenv(stepsFor) == "" {
 		length, err = 0, nil // a few plans
 	}
-	mustDo(t, err)
+	testkit.Must(t, err)
 	for _, one := range []bool{true, false} {
 		name := map[bool]string{true: "of one node", false: "of any node"}[one]
 		t.Run(name, func(t *testing.T) {

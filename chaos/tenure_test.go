@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // announced is a lock of some library that its test ends.
@@ -90,18 +91,18 @@ func TestWhatALibrarySaysIsRecordedWhenItSaysIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stage, err := chaos.NewVirtual(1, 1)
-				mustDo(t, err)
+				testkit.Must(t, err)
 				defer stage.Close()
 				h := &announced{lost: make(chan struct{}), until: time.Now().Add(5 * time.Second)}
 				kit := chaos.Kit{Name: "announced", Open: func([]redis.UniversalClient, []string) (chaos.Contender, error) { return h, nil }}
 				history := chaos.NewHistory()
 				ann, err := chaos.NewActor("ann", kit, stage, history, nil)
-				mustDo(t, err)
+				testkit.Must(t, err)
 				tenure, err := ann.Ask(t.Context(), chaos.Only("report"), 5*time.Second)
-				mustDo(t, err)
+				testkit.Must(t, err)
 				c.with(h, tenure)
-				mustDo(t, ann.Close())
-				mustDo(t, ann.Close())
+				testkit.Must(t, ann.Close())
+				testkit.Must(t, ann.Close())
 				got := history.Records()[2:] // it asked, and it holds
 				if len(got) != len(c.want) {
 					t.Fatalf("got %+v; want %+v", got, c.want)

@@ -32,8 +32,8 @@ func TestADeliveryTwiceExecutesEachCommandTwice(t *testing.T) {
 		t.Helper()
 		ctx := t.Context()
 		twice := chaos.Fault{Kind: chaos.Twice, Client: "ann", Node: 0}
-		mustDo(t, ann[0].Incr(ctx, "before").Err())
-		mustDo(t, stage.Break(twice))
+		testkit.Must(t, ann[0].Incr(ctx, "before").Err())
+		testkit.Must(t, stage.Break(twice))
 		most := int64(1)
 		if strings.HasSuffix(t.Name(), "/"+string(chaos.Real)) {
 			most = 2 // the server may take the other connection's first
@@ -51,16 +51,16 @@ func TestADeliveryTwiceExecutesEachCommandTwice(t *testing.T) {
 			}
 			return nil
 		})
-		mustDo(t, err)
+		testkit.Must(t, err)
 		within(t, bob[0], "many", 40)
 		within(t, bob[0], "last", 19)
 		if got := bob[0].Get(ctx, "long").Val(); got != long {
 			t.Errorf("got a value of %d bytes; want %d", len(got), len(long))
 		}
 		_, err = ann[0].TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Incr(ctx, "transaction").Err() })
-		mustDo(t, err)
-		mustDo(t, ann[1].Incr(ctx, "elsewhere").Err())
-		mustDo(t, bob[0].Incr(ctx, "bob").Err())
+		testkit.Must(t, err)
+		testkit.Must(t, ann[1].Incr(ctx, "elsewhere").Err())
+		testkit.Must(t, bob[0].Incr(ctx, "bob").Err())
 		sub := ann[0].Subscribe(ctx, "calls")
 		if _, err := sub.Receive(ctx); err != nil {
 			t.Error(err)
@@ -68,9 +68,9 @@ func TestADeliveryTwiceExecutesEachCommandTwice(t *testing.T) {
 		if heard, err := ann[0].Publish(ctx, "calls", "x").Result(); err != nil || heard != 1 {
 			t.Errorf("got %d listeners, %v; want the one", heard, err)
 		}
-		mustDo(t, sub.Close())
-		mustDo(t, stage.Mend(twice))
-		mustDo(t, ann[0].Incr(ctx, "mended").Err())
+		testkit.Must(t, sub.Close())
+		testkit.Must(t, stage.Mend(twice))
+		testkit.Must(t, ann[0].Incr(ctx, "mended").Err())
 		within(t, bob[0], "before", 1)
 		within(t, bob[0], "mended", 1)
 		within(t, bob[0], "transaction", 1)
@@ -86,19 +86,19 @@ func TestASecondDeliveryMayComeLate(t *testing.T) {
 		t.Helper()
 		ctx := t.Context()
 		twice := chaos.Fault{Kind: chaos.Twice, Client: "ann", Delay: 300 * time.Millisecond}
-		mustDo(t, ann[0].Ping(ctx).Err())
-		mustDo(t, stage.Break(twice))
+		testkit.Must(t, ann[0].Ping(ctx).Err())
+		testkit.Must(t, stage.Break(twice))
 		began := time.Now()
-		mustDo(t, ann[0].Set(ctx, "k", 1, 0).Err())
-		mustDo(t, stage.Mend(twice))
-		mustDo(t, ann[0].Set(ctx, "k", 2, 0).Err())
-		mustDo(t, ann[0].Close())
+		testkit.Must(t, ann[0].Set(ctx, "k", 1, 0).Err())
+		testkit.Must(t, stage.Mend(twice))
+		testkit.Must(t, ann[0].Set(ctx, "k", 2, 0).Err())
+		testkit.Must(t, ann[0].Close())
 		within(t, bob[0], "k", 2)
 		within(t, bob[0], "k", 1)
 		if took := time.Since(began); took < twice.Delay {
 			t.Errorf("got the second delivery after %v; want %v or more", took, twice.Delay)
 		}
-		mustDo(t, bob[0].Set(ctx, "k", 3, 0).Err())
+		testkit.Must(t, bob[0].Set(ctx, "k", 3, 0).Err())
 		within(t, bob[0], "k", 3)
 	})
 }
@@ -109,10 +109,10 @@ func playWatched(t *testing.T, p chaos.Plan) chaos.Verdict {
 	var records []chaos.Record
 	synctest.Test(t, func(t *testing.T) {
 		stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
-		mustDo(t, err)
+		testkit.Must(t, err)
 		records, err = p.PlayWatched(stage, p.Redlock("redlock"))
-		mustDo(t, err)
-		mustDo(t, stage.Close())
+		testkit.Must(t, err)
+		testkit.Must(t, stage.Close())
 	})
 	return p.Judge().Judge(records)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // What one SET sees of each fault, and what is there before and after the mend.
@@ -50,12 +51,8 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 				if c.fault.Client == "" && c.fault.Kind != chaos.Crash && c.fault.Kind != chaos.Forget && c.fault.Kind != chaos.Stall {
 					c.fault.Client = "ann"
 				}
-				if err := ann[0].Set(t.Context(), "before", "x", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-				if err := stage.Break(c.fault); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, ann[0].Set(t.Context(), "before", "x", 0).Err())
+				testkit.Must(t, stage.Break(c.fault))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
@@ -68,9 +65,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 				if c.fault.Kind != chaos.Crash && c.fault.Kind != chaos.Forget && c.fault.Kind != chaos.Stall {
 					exists(t, "during the fault", witness[0], "k", c.during)
 				}
-				if err := stage.Mend(c.fault); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, stage.Mend(c.fault))
 				time.Sleep(2 * time.Second)
 				exists(t, "after the mend", witness[0], "k", c.after)
 				exists(t, "after the mend", bob[0], "before", c.kept)
@@ -101,32 +96,33 @@ func exists(t *testing.T, when string, node redis.UniversalClient, key string, w
 	}
 }
 
+// openVirtual opens a virtual stage that is closed with the test.
+func openVirtual(t *testing.T, seed uint64, nodes int) chaos.Stage {
+	t.Helper()
+	stage, err := chaos.NewVirtual(seed, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stage.Close() })
+	return stage
+}
+
 // Two faults of one link: the end of one leaves the other.
 func TestFaultsOfALinkAreMendedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stage.Close()
+		stage := openVirtual(t, 1, 1)
 		ann := connect(t, stage, "ann")[0]
 		cut, lose := chaos.Fault{Kind: chaos.Cut}, chaos.Fault{Kind: chaos.LoseReplies}
 		for _, f := range []chaos.Fault{cut, lose} {
-			if err := stage.Break(f); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, stage.Break(f))
 		}
-		if err := stage.Mend(cut); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stage.Mend(cut))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := ann.Ping(ctx).Err(); err == nil {
 			t.Error("got a reply while replies are lost")
 		}
-		if err := stage.Mend(lose); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stage.Mend(lose))
 		if err := ann.Ping(t.Context()).Err(); err != nil {
 			t.Errorf("after both were mended: %v", err)
 		}
@@ -135,15 +131,9 @@ func TestFaultsOfALinkAreMendedOneByOne(t *testing.T) {
 
 func TestAPausedClientRestsUntilItIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stage.Close()
+		stage := openVirtual(t, 1, 1)
 		pause := chaos.Fault{Kind: chaos.Pause, Client: "ann"}
-		if err := stage.Break(pause); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stage.Break(pause))
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { _ = stage.Mend(pause) })
 		stage.Rest("bob", chaos.AtWrite)
@@ -160,11 +150,7 @@ func TestAPausedClientRestsUntilItIsMended(t *testing.T) {
 // A clock that steps moves the ends of all keys, as a real Redis's does.
 func TestAStepMovesTheEndsOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stage.Close()
+		stage := openVirtual(t, 1, 1)
 		node := connect(t, stage, "ann")[0]
 		left := func() time.Duration {
 			t.Helper()
@@ -182,33 +168,23 @@ func TestAStepMovesTheEndsOfKeys(t *testing.T) {
 			{chaos.Fault{Kind: chaos.Step, Delay: 4 * time.Second}, 6 * time.Second, 10 * time.Second},
 			{chaos.Fault{Kind: chaos.Step, Delay: 20 * time.Second}, -2, -2},
 		} {
-			if err := node.Set(t.Context(), "k", "v", 10*time.Second).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := stage.Break(c.fault); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, node.Set(t.Context(), "k", "v", 10*time.Second).Err())
+			testkit.Must(t, stage.Break(c.fault))
 			if got := left(); got != c.during && c.during > 0 || (got > 0) != (c.during > 0) {
 				t.Errorf("%v: got %v left; want %v", c.fault, got, c.during)
 			}
-			if err := stage.Mend(c.fault); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, stage.Mend(c.fault))
 			if got := left(); got != c.back && c.back > 0 || (got > 0) != (c.back > 0) {
 				t.Errorf("%v, mended: got %v left; want %v", c.fault, got, c.back)
 			}
 		}
 		drift := chaos.Fault{Kind: chaos.Drift, Delay: 500 * time.Millisecond}
-		if err := errors.Join(node.Set(t.Context(), "k", "v", time.Minute).Err(), stage.Break(drift)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, node.Set(t.Context(), "k", "v", time.Minute).Err(), stage.Break(drift))
 		time.Sleep(20 * time.Second)
 		if got := left(); got != 30*time.Second {
 			t.Errorf("%v for 20s: got %v left; want half a minute", drift, got)
 		}
-		if err := stage.Mend(drift); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stage.Mend(drift))
 		if got := left(); got != 40*time.Second {
 			t.Errorf("%v, mended: got %v left; want 40s", drift, got)
 		}
@@ -217,17 +193,11 @@ func TestAStepMovesTheEndsOfKeys(t *testing.T) {
 
 func TestASuspendedClientIsCutOffAndRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage, err := chaos.NewVirtual(1, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stage.Close()
+		stage := openVirtual(t, 1, 2)
 		ann, bob := connect(t, stage, "ann"), connect(t, stage, "bob")
 		both := []chaos.Fault{{Kind: chaos.Suspend, Client: "ann"}, {Kind: chaos.Pause, Client: "ann"}}
 		for _, f := range both {
-			if err := stage.Break(f); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, stage.Break(f))
 		}
 		for i := range ann {
 			if err := ann[i].Ping(t.Context()).Err(); err == nil {
@@ -267,9 +237,7 @@ func TestOldDataComeWithAnotherProcess(t *testing.T) {
 			}
 			before := node.Info(t.Context(), "server").Val()
 			f := chaos.Fault{Kind: kind}
-			if err := errors.Join(stage.Break(f), stage.Mend(f)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, stage.Break(f), stage.Mend(f))
 			time.Sleep(time.Second)
 			if got := node.ScriptExists(t.Context(), hash).Val(); len(got) != 1 || got[0] {
 				t.Errorf("%v: the script: got %v; want false", f, got)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A lock's validity is of the monotonic clock: the wall clock says when it ends by the wall
@@ -22,20 +23,20 @@ func TestAWallClockThatStepsDecidesNothing(t *testing.T) {
 		ctx, day := t.Context(), 24*time.Hour
 		open := func(nodes []redis.UniversalClient) *redlock.Locker {
 			l, err := redlock.New(nodes, redlock.WithTTL(20*time.Second))
-			mustDo(t, err)
+			testkit.Must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 			return l
 		}
 		anns, bobs := open(ann), open(bob)
-		mustDo(t, anns.Cluster().Admit(ctx))
+		testkit.Must(t, anns.Cluster().Admit(ctx))
 		lock, err := anns.Acquire(ctx, "report")
-		mustDo(t, err)
+		testkit.Must(t, err)
 		other, err := bobs.Acquire(ctx, "other")
-		mustDo(t, err)
+		testkit.Must(t, err)
 		ends := func(l *redlock.Lock) time.Duration { return time.Until(l.ValidUntil()).Round(time.Hour) }
 		for _, by := range []time.Duration{-day, day} {
 			step := chaos.Fault{Kind: chaos.WallClock, Client: "ann", Delay: by}
-			mustDo(t, stage.Break(step))
+			testkit.Must(t, stage.Break(step))
 			if got := ends(lock); got != by {
 				t.Errorf("%v: by ann's wall clock the lock ends in %v; want %v", step, got, by)
 			}
@@ -46,18 +47,18 @@ func TestAWallClockThatStepsDecidesNothing(t *testing.T) {
 				t.Errorf("%v: got %v left, %v; want some of 20 s", step, left, lock.Err())
 			}
 			next, err := anns.Acquire(ctx, "next")
-			mustDo(t, err)
+			testkit.Must(t, err)
 			if lead := time.Duration(next.Token())*time.Microsecond - time.Duration(time.Now().UnixMicro())*time.Microsecond; lead > 2*time.Minute {
 				t.Errorf("%v: got a token that is %v ahead; want two minutes at most", step, lead)
 			}
-			mustDo(t, next.Release(ctx))
-			mustDo(t, stage.Mend(step))
+			testkit.Must(t, next.Release(ctx))
+			testkit.Must(t, stage.Mend(step))
 			if got := ends(lock); got != 0 {
 				t.Errorf("%v, mended: the lock ends in %v; want seconds", step, got)
 			}
 		}
-		mustDo(t, lock.Release(ctx))
-		mustDo(t, other.Release(ctx))
+		testkit.Must(t, lock.Release(ctx))
+		testkit.Must(t, other.Release(ctx))
 	})
 }
 
@@ -75,18 +76,18 @@ func TestAWallClockThatCameMeanwhileStaysRight(t *testing.T) {
 		}
 		all := chaos.Fault{Kind: chaos.WallClock, Delay: time.Hour}
 		anns := chaos.Fault{Kind: chaos.WallClock, Client: "ann", Delay: time.Minute}
-		mustDo(t, stage.Break(all))
+		testkit.Must(t, stage.Break(all))
 		annOff, carolOff := off(ann), off(connect(t, stage, "carol"))
-		mustDo(t, stage.Break(anns))
+		testkit.Must(t, stage.Break(anns))
 		if a, c := annOff(), carolOff(); a != time.Hour+time.Minute || c != 0 {
 			t.Errorf("got clocks that are off by %v and %v; want 1h1m, and 0 of who came later", a, c)
 		}
-		mustDo(t, stage.Mend(chaos.Fault{Kind: chaos.WallClock, At: 1, For: 1, Delay: time.Hour}))
+		testkit.Must(t, stage.Mend(chaos.Fault{Kind: chaos.WallClock, At: 1, For: 1, Delay: time.Hour}))
 		if a, c := annOff(), carolOff(); a != time.Minute || c != 0 {
 			t.Errorf("got clocks that are off by %v and %v, mended; want 1m, and 0 of who came later", a, c)
 		}
-		mustDo(t, stage.Mend(all)) // it is over
-		mustDo(t, stage.Mend(anns))
+		testkit.Must(t, stage.Mend(all)) // it is over
+		testkit.Must(t, stage.Mend(anns))
 		if a, c := annOff(), carolOff(); a != 0 || c != 0 {
 			t.Errorf("got clocks that are off by %v and %v, all mended; want 0", a, c)
 		}

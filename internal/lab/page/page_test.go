@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/page"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // at is a record of a story that is told in milliseconds.
@@ -61,9 +62,7 @@ func story() trace.Run {
 func written(t *testing.T, write func(io.Writer, ...trace.Run) error, runs ...trace.Run) string {
 	t.Helper()
 	var b strings.Builder
-	if err := write(&b, runs...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, write(&b, runs...))
 	return b.String()
 }
 
@@ -220,9 +219,7 @@ func TestRunsAreReadAsTheyWereWritten(t *testing.T) {
 	first, second := story(), story()
 	second.About.Contender, second.About.Judge = "another", trace.Judge{Lease: time.Second}
 	var b bytes.Buffer
-	if err := trace.WriteRuns(&b, first, second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.WriteRuns(&b, first, second))
 	runs, err := trace.ReadRuns(&b)
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("got %d runs, %v; want 2", len(runs), err)

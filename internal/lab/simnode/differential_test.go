@@ -528,9 +528,7 @@ func TestClockStepsAsAServersDoes(t *testing.T) {
 					by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
 					ahead += by
 					n.Step(by)
-					if err := server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))))
 				}
 				if g, w := ends(got.take(s)), ends(want.take(s)); g != w { // the first to meet what has ended
 					t.Fatalf("%q, clocks ahead by %v: got %s; want %s\nafter %q", s, ahead, g, w, steps[:i])

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
@@ -51,18 +52,12 @@ func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
 		_ = c.ReplicaOf(t.Context(), host, port).Err()
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "master_link_status:up") && c.Exists(t.Context(), "name-0").Val() == 1
 	})
-	if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	promoted := newRealPeer(t, servers[1])
 	want := asked(promoted, master.run)
 
-	if err := servers[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := servers[0].Restart(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, servers[0].Kill())
+	testkit.Must(t, servers[0].Restart())
 	restarted := newRealPeer(t, servers[0])
 	if got := asked(restarted, master.run); got != want {
 		t.Errorf("a restarted server: got\n%s; want what a promoted one says\n%s", got, want)

@@ -43,9 +43,7 @@ func throughProxy(t *testing.T, timeout time.Duration) (*redlocktest.Node, *tcpp
 	opts.ReadTimeout, opts.PoolTimeout = timeout, timeout
 	c := redis.NewClient(opts)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Ping(t.Context()).Err())
 	return node, p, c
 }
 
@@ -58,9 +56,7 @@ func TestDelayIsAddedEachWay(t *testing.T) {
 	for _, dir := range []tcpproxy.Direction{tcpproxy.Requests, tcpproxy.Replies} {
 		p.Delay(dir, 30*time.Millisecond)
 		started := time.Now()
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Ping(t.Context()).Err())
 		if got := time.Since(started); got < 30*time.Millisecond {
 			t.Errorf("direction %d: got a round trip of %v; want 30 ms or more", dir, got)
 		}

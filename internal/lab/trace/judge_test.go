@@ -404,9 +404,7 @@ func TestATraceIsReadAsItWasWritten(t *testing.T) {
 		{At: 3 * time.Second, Kind: trace.Noted, Text: "a\nline"},
 	}
 	var b bytes.Buffer
-	if err := trace.Write(&b, records); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, trace.Write(&b, records))
 	if got := strings.Count(b.String(), "\n"); got != len(records) {
 		t.Errorf("got %d lines; want %d: %s", got, len(records), b.String())
 	}
