@@ -51,7 +51,7 @@ func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage
 	for extended, freed := false, false; ; {
 		more, _ := acq.a.Queue.Called(acq.name)
 		if hints |= more; freed {
-			acq.hints |= hints // for the next attempt: what was given back must not count in this one
+			acq.hints |= hints // for the next attempt: a grant that was given back must not count in this one
 		} else {
 			acq.ask(r, r.Due(hints, all))
 		}

@@ -210,7 +210,7 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 		switch {
 		case step == grant.Ask:
 			acq.ask(r, nodes)
-			waits = nothing // for what was asked before: it has its time again
+			waits = nothing // the new ask has the whole time again
 			continue
 		case step == grant.Rest && r.Unplaced():
 			continue // all nodes have said its place by now, or that they have none
@@ -260,7 +260,7 @@ func (acq *acquisition) placed(r *round.Round) (lost bool) {
 // What an attempt waits for.
 const (
 	nothing    = iota
-	forReplies // to what it asked
+	forReplies // to its asks
 	toGather   // what the other nodes say by themselves, once one has
 	forPushes  // that are on their way still
 )

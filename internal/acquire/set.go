@@ -23,7 +23,7 @@ type Answer struct {
 //
 // It blocks for at most as long as a lock of this TTL waits for a node, and as long again
 // where tokens have to be raised. What was not granted is rolled back in the background;
-// what was is the caller's, to hold or to Return.
+// a grant is the caller's, to hold or to Return.
 func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer {
 	waiter := a.Sleepers.Get()
 	defer a.Sleepers.Put(waiter)

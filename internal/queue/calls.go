@@ -227,8 +227,8 @@ const filterBits = 1 << 16
 // may have an entry of ours for any of them, as long as we live: a leave that an
 // outage swallowed, or a look that came late, leaves one, and nobody knows when it
 // is met. So none is forgotten, and the memory has a bound all the same: a set of names
-// would have none. It may take a name for another, after 1,000 names one in 65: what is
-// sent for it then does nothing on the node.
+// would have none. It may take a name for another, after 1,000 names one in 65: the
+// leave that is sent for it then does nothing on the node.
 //
 // It is for forged calls. A client that may publish can call for any name, and each call
 // would make us send a leave.

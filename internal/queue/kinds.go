@@ -203,7 +203,7 @@ func (q *Queue) Depart(name *Name) (place int64) {
 }
 
 // Offer lets the goroutine whose turn it is take over a slot that another goroutine of its
-// Locker releases, until Withdraw. w says what it asks for.
+// Locker releases, until Withdraw. w says how it wants to hold the slot.
 func (q *Queue) Offer(name *Name, w *Waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -237,8 +237,8 @@ func (q *Queue) Given(name *Name) bool {
 	return name.given != nil
 }
 
-// HandSlot gives a slot that has been handed on so often in a row to who offered to take
-// one of the name: send, which runs with the queue locked, makes what is given. It returns
+// HandSlot gives a slot that has been handed on so often in a row to the goroutine that offered
+// to take one of the name. send makes the Transfer, with the queue's mu held. HandSlot returns
 // false where nobody did, where that one knows of fewer slots, or once other processes have
 // their turn.
 func (q *Queue) HandSlot(key string, slot, passed int, send func(to *Waiter) *Transfer) bool {

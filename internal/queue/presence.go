@@ -15,7 +15,7 @@ import (
 )
 
 // Presence is what a Locker does while goroutines of it wait for the nodes: it says
-// every so often that it lives, hears who is called, and looks now and then
+// every so often that it lives, hears the nodes' calls, and looks now and then
 // whether the names are still held. One goroutine and one subscription for each
 // node, no matter the number of names; none before the first wait.
 type Presence struct {

@@ -75,7 +75,7 @@ type Waiter struct {
 }
 
 // Transfer is what a goroutine takes over from the one before it: the lock, or its place
-// in line; or, from one who shares, an attempt that is sent already.
+// in line; or, from the leader of its group, an attempt that is sent already.
 type Transfer struct {
 	Handover node.Handover
 	Open     *round.Round // the attempt that the release before put in line, or that is sent; nil if it is handed the lock
@@ -184,7 +184,7 @@ func (q *Queue) Next(key string) (w *Waiter, recorded bool) {
 	return name.firstLocked(), name.recorded
 }
 
-// GoesOn ends the turn of the process, where somebody is in line here whom a release may
+// GoesOn ends the turn of the process, if a goroutine is in line here which a release may
 // grant: it takes that one out, for the caller to give it the attempt which the release
 // puts in line, and says how the release is to leave the process's entry. stood says that
 // the holder's entry, if it has one, takes pushes.

@@ -43,9 +43,9 @@ func (v *vouchers) Vouch(i int, start clock.Instant) {
 	}
 }
 
-// Discount takes node i out if what it vouched for was sent at since or later: of nothing
-// since then is it known that the node has it still. It returns whether the node vouched,
-// and how many are left.
+// Discount takes node i out if its round or lease began at since or later: the node may have
+// forgotten anything that it granted since then. It returns whether the node vouched, and how
+// many are left.
 func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
