@@ -306,19 +306,5 @@ func TestOpensOwnClientsHaveNoFault(t *testing.T) {
 	}
 }
 
-// awaitInfo waits until INFO has the text.
-func awaitInfo(t *testing.T, c redis.UniversalClient, text string) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		info, err := c.Info(t.Context()).Result()
-		if strings.Contains(info, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %q in INFO (%v)", text, err)
-		}
-	}
-}
-
 // wrapped hides what a client is.
 type wrapped struct{ redis.UniversalClient }

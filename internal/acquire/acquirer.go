@@ -4,8 +4,6 @@ package acquire
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +11,14 @@ import (
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
+	"github.com/quorumkit/redlock/internal/slots"
 )
 
 // Config is what an Acquirer knows of its Locker.
@@ -60,6 +61,12 @@ type Terms struct {
 	Shared  bool   // beside others who share the name
 	Limit   int    // how many may hold the name at once, by slots; 0 if it has none
 	Label   string // of this hold, behind the Locker's in the owner value
+}
+
+// acceptsPushes tells whether a release may grant the lock: for grant.Lease at first, and
+// its full lease comes with an extension.
+func (t *Terms) acceptsPushes() bool {
+	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
 }
 
 // Turn is the way in which a lock came that others may have waited for as well.
@@ -147,16 +154,6 @@ type attempter struct {
 	releases *Releases
 }
 
-// New makes an Acquirer; it sends nothing.
-func New(c Config) *Acquirer {
-	b := &base{Config: c, quorum: quorum.Size(len(c.Nodes))}
-	r := &Releases{b}
-	return &Acquirer{
-		base: b, Releases: r, attempts: &attempter{b, r},
-		leaveShared: func(key string, place int64) { r.LeaveShared(key, place, c.Nodes) },
-	}
-}
-
 // Enter counts a call, so that Close waits for what it may have to roll back. It
 // returns false once the Acquirer is closed.
 func (a *base) Enter() bool {
@@ -185,112 +182,70 @@ func (a *base) Close() (already bool) {
 // Await blocks until every call that entered is settled.
 func (a *base) Await() { a.entered.Wait() }
 
-// Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
-// everything is rolled back, in the background, and the name is the next goroutine's.
-func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, error) {
-	switch {
-	case t.Limit > 0:
-		return a.acquireSlot(ctx, key, t)
-	case t.Shared:
-		return a.acquireShared(ctx, key, t)
+// Wait blocks for d, or until ctx is done or the Locker is closed.
+func (a *base) Wait(ctx context.Context, d time.Duration) error {
+	t := a.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-a.Closing:
+		return fault.ErrClosed
+	case <-ctx.Done():
+		return fault.OfContext(ctx)
 	}
-	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.acceptsPushes())
-	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
-	}
-	acq := acquisition{a: a, name: name, terms: t}
-	g, err := acq.run(ctx, given)
-	acq.stopWaiting()
-	g.Failed = acq.failed
-	if err != nil {
-		acq.giveUp()
-	}
-	acq.finish()
-	return g, err
 }
 
-var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.ErrNotAcquired)
+// Share draws where in its range a random duration for this name lies, in [0, 1).
+func (a *base) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
 
-// Try makes one attempt to take the lock on key, or two if nodes that were seen not
-// to vote may do so by then.
-func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
-	switch {
-	case t.Limit > 0:
-		return a.tryToHoldSlot(ctx, key, t)
-	case t.Shared && !t.Barging && !a.Queue.MayShare(key):
-		return Grant{}, a.Door.Ended(key, errBusy)
-	case t.Shared:
-		return a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.attempts.tryShared(ctx, key, t) })
-	}
-	name, ok := a.Queue.Try(key)
-	if !ok {
-		return Grant{}, a.Door.Ended(key, errBusy)
-	}
-	g, err := a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.tryOnce(ctx, name, t) })
-	if err != nil {
-		a.Releases.passOn(key)
-	}
-	return g, err
+// crowdFor is how long a name counts as contended after the last wait for it: an acquisition
+// then asks for its place in line at once.
+const crowdFor = time.Second
+
+// noteWaiting notes that key is waited for.
+func (a *base) noteWaiting(key string) {
+	a.waitedFor[stripeOf(key)].Store(int64(a.Clock.Early()) + 1)
 }
 
-// retryAfterLook makes Try's attempts.
-func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Grant, *Failure)) (Grant, error) {
-	g, f := attempt()
-	failed := 0
-	if f != nil {
-		if failed = 1; a.lookAgain(ctx, f) {
-			if g, f = attempt(); f != nil {
-				failed = 2
-			}
-		}
-	}
-	g.Turn, g.Failed = First, failed
-	if f != nil {
-		return g, f.Words
-	}
-	return g, nil
+// uncontended tells whether nobody was seen to wait for key lately.
+func (a *base) uncontended(key string) bool {
+	at := a.waitedFor[stripeOf(key)].Load()
+	return at == 0 || a.Clock.Early().Sub(clock.Instant(at)) > crowdFor
 }
 
-// tryOnce is Try's attempt of an exclusive hold.
-func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
-	if !t.Barging {
-		return a.attempts.attempt(ctx, name.Key, &t, 0)
-	}
-	acq := acquisition{a: a, name: name, terms: t, waiter: a.Sleepers.Get()}
-	defer a.Sleepers.Put(acq.waiter)
-	return acq.bid(ctx, quorum.Barging)
+// lastSlot takes the slot that this Locker released last of such a name; slots.None if it was
+// taken already.
+func (a *base) lastSlot(key string) int {
+	return int(a.released[stripeOf(key)].Swap(0)) + slots.None
 }
 
-// lookAgain looks at the nodes before an acquisition is refused because some were seen not to
-// vote. It tells whether another attempt would end otherwise, since such a node may vote by
-// now. A refusal for any other reason stands as it is.
-func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
-	if f.Sentinel != fault.ErrNoQuorum { //nolint:errorlint // it is one of two
-		return false
-	}
-	var seen *membership.AbstentionError
-	judged := func(i int) bool {
-		return f.Votes[i].Outcome == quorum.Abstained && errors.As(f.cause(i), &seen)
-	}
-	for i := range f.Votes {
-		if judged(i) {
-			return a.Tracker.LookAgain(ctx, a.Timeout) && a.standingChanged(f, judged)
-		}
-	}
-	return false
+// calls tells whether a release calls the first waiter instead of granting (grant.Calls).
+func (a *base) calls(key string) bool {
+	s := stripeOf(key)
+	at := a.foreignOn[s].Load()
+	foreign := at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL
+	return grant.Calls(a.handed[s].Add(1)-1, foreign)
 }
 
-// standingChanged tells whether a judged node may vote by now, or is known by now not to
-// vote for good, which its refusal is to say.
-func (a *Acquirer) standingChanged(f *Failure, judged func(i int) bool) bool {
-	for i := range f.Votes {
-		if !judged(i) {
-			continue
-		}
-		now := a.Tracker.WhyNot(i)
-		if a.Tracker.MayVote(i) || errors.Is(now, fault.ErrMisconfigured) && !errors.Is(f.cause(i), fault.ErrMisconfigured) {
-			return true
-		}
+// newClaim is a fresh attempt: its owner value was never used before. label is the
+// hold's own.
+func (a *base) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *round.Claim {
+	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
+	dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
+	c := &round.Claim{
+		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
+		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
-	return false
+	c.Rounds = 1
+	c.Stand(start, 0)
+	c.MarkNodes(len(a.Nodes))
+	return c
 }
+
+// labelOf is the label that newClaim was given for a claim.
+func (a *base) labelOf(c *round.Claim) string {
+	return c.Owner[len(a.Holder) : len(c.Owner)-lua.RandomLength]
+}
+
+func stripeOf(key string) int64 { return lua.StripeOf(key) % stripes }

@@ -2,18 +2,14 @@ package acquire
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/grant"
-	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
+	"github.com/quorumkit/redlock/internal/slots"
 )
 
 // acquisition is one goroutine's way to a lock that it may have to wait for.
@@ -38,80 +34,10 @@ type acquisition struct {
 	slot   *slotWay // of an acquisition of a slot; else nil
 }
 
-// run makes attempts until one succeeds, waiting does not help, or ctx ends.
-func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, error) {
-	var last *Failure
-	for {
-		if err := fault.OfContext(ctx); err != nil && given == nil {
-			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
-		}
-		var err error
-		if acq.terms.Shared {
-			if given, err = (sharing{acq}).take(ctx, given); err != nil {
-				return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
-			}
-		}
-		turn := acq.turn(given)
-		g, next, failed := acq.try(ctx, given)
-		given = nil
-		if failed == nil {
-			switch g.Turn = turn; {
-			case g.Short:
-				g.Turn = Granted
-			case turn == Found && acq.called:
-				g.Turn = Called
-			}
-			return g, nil
-		}
-		acq.failed++
-		switch {
-		case failed.Sentinel == nil:
-			if errors.Is(failed.Cause, fault.ErrClosed) {
-				last = nil
-			}
-			return Grant{}, joined(failed.Words, last)
-		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
-			continue // at once: a node that abstained may vote by now
-		case failed.hopeless():
-			return Grant{}, failed.Words
-		}
-		last = failed
-		var race *raceError
-		if errors.As(failed.Cause, &race) {
-			acq.floor = race.above + 1
-			continue // at once
-		}
-		if given, err = acq.await(ctx, next); err != nil {
-			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
-		}
-	}
-}
-
-// joined is why an acquisition ended, and what its last attempt brought.
-func joined(err error, last *Failure) error {
-	if last == nil {
-		return err
-	}
-	if errors.Is(err, fault.ErrClosed) {
-		err = fault.Within(err) // of a wait that Close ended, for a message that has the name
-	}
-	return fmt.Errorf("%w: %w", err, fault.Within(last.Words))
-}
-
-// turn is how the attempt that is due came about.
-func (acq *acquisition) turn(given *queue.Transfer) Turn {
-	switch {
-	case given != nil && given.Turn != 0:
-		return Turn(given.Turn)
-	case given != nil && given.Open == nil:
-		return HandedOver
-	case acq.failed == 0 && given == nil:
-		return First
-	case acq.hints != 0:
-		return Called
-	default:
-		return Found
-	}
+// slotWay is what an acquisition of a slot knows besides.
+type slotWay struct {
+	name   string // the name with the slots
+	caller slots.Caller
 }
 
 // interval is how an acquisition waits between two attempts. It is no function: a method
@@ -124,32 +50,6 @@ const (
 	untilCalled                 // until a node calls, or it is time to look without a call
 )
 
-// await waits the interval, or until ctx is done or the Locker is closed. It may have been
-// given a slot meanwhile.
-func (acq *acquisition) await(ctx context.Context, i interval) (given *queue.Transfer, err error) {
-	switch {
-	case acq.slot != nil:
-		return forSlot{acq}.await(ctx, i)
-	case i == afterPause:
-		err = acq.pause(ctx)
-	case i == untilCalled:
-		err = acq.rest(ctx)
-	}
-	return nil, err
-}
-
-// try makes the attempt that is due, and says how to wait if it fails.
-func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
-	switch {
-	case acq.slot != nil:
-		return forSlot{acq}.try(ctx, given)
-	case acq.terms.Shared:
-		return sharing{acq}.try(ctx, given)
-	default:
-		return alone{acq}.try(ctx, given)
-	}
-}
-
 // enterLine makes the acquisition wait where the nodes can call it.
 func (acq *acquisition) enterLine(ctx context.Context) *Failure {
 	if err := acq.join(ctx); err != nil {
@@ -160,6 +60,19 @@ func (acq *acquisition) enterLine(ctx context.Context) *Failure {
 	return nil
 }
 
+// withdraw cancels our claim that stands on the nodes, if the goroutine that leads now takes no
+// pushes: it would not hear of a grant to that claim, and the name would stay with the claim
+// for a lease.
+func (acq *acquisition) withdraw() {
+	if acq.terms.acceptsPushes() {
+		return
+	}
+	if stands := acq.a.Queue.Standing(acq.name.Key); stands != nil {
+		acq.a.Queue.GoOn(acq.name.Key, nil)
+		acq.a.Releases.discard(stands, max(acq.terms.TTL, grant.Lease), stands.Rollback(), nil)
+	}
+}
+
 // barge asks past the line.
 func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 	if f := acq.enterLine(ctx); f != nil {
@@ -167,6 +80,105 @@ func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 	}
 	g, f := acq.bid(ctx, quorum.Barging)
 	return g, afterPause, f
+}
+
+// bid makes one attempt by the place in line: it asks the nodes that called, or all nodes.
+// Unlike attempt it learns from each refusal what stands before us in line.
+func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failure) {
+	start := acq.a.Clock.Start()
+	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
+	switch {
+	case acq.terms.Shared:
+		claim.Share(position)
+	case position > 0:
+		claim.KeepPlace()
+	}
+	return acq.bidFor(ctx, claim, start, position)
+}
+
+// bidFor asks for the claim by the hints that have come, or at all nodes. Unlike those of
+// attempt, each refusal also says how the line stands.
+func (acq *acquisition) bidFor(ctx context.Context, claim *round.Claim, start clock.Instant, position int64) (Grant, *Failure) {
+	if !acq.a.Enter() {
+		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
+	}
+	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
+	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
+	s, err := acq.gather(ctx, r)
+	if err == nil {
+		acq.ask(r, r.Others())
+	}
+	g, f := acq.a.attempts.conclude(ctx, r, acq.terms.TTL, acq.waiter, s, err)
+	acq.hints |= r.Unanswered()
+	acq.votes, acq.heard = r.Votes, r.Asks.Heard
+	acq.noteForeign()
+	acq.countKept()
+	return g, f
+}
+
+// gather asks, and blocks until the round has a verdict: first it asks the nodes that have
+// called, each at once when it calls, and soon all of them.
+func (acq *acquisition) gather(ctx context.Context, r *round.Round) (round.Stage, error) {
+	w := acq.waiter
+	hints, all := acq.hints, acq.hints == 0
+	acq.hints = 0
+	pause := quorum.GatherAfter
+	if all {
+		pause = acq.a.Bound(acq.terms.TTL)
+	}
+	w.Timer.Reset(pause)
+	defer w.Timer.Stop()
+	for extended, freed := false, false; ; {
+		more, _ := acq.a.Queue.Called(acq.name)
+		if hints |= more; freed {
+			acq.hints |= hints // for the next attempt: a grant that was given back must not count in this one
+		} else {
+			acq.ask(r, r.Due(hints, all))
+		}
+		hints = 0
+		s := r.Judged(round.AcquireStage)
+		switch {
+		case s == round.Finished:
+			return s, nil
+		case s == round.Patient && !extended:
+			extended = true
+			took := acq.a.Clock.Early().Sub(r.Start)
+			w.Timer.Reset(max(min(took, acq.a.Bound(acq.terms.TTL)-took), 0))
+		case s == round.Hopeless && !freed:
+			freed = true
+			acq.a.Releases.rollBackGranted(r, acq.terms.TTL)
+		}
+		select {
+		case <-w.Wake:
+		case <-w.Timer.C:
+			if all || s != round.Open {
+				return r.Judged(round.AcquireStage), nil
+			}
+			all = true
+			w.Timer.Reset(acq.a.Bound(acq.terms.TTL))
+		case <-acq.a.Closing:
+			return s, fault.ErrClosed
+		case <-ctx.Done():
+			return s, fault.OfContext(ctx)
+		}
+	}
+}
+
+// ask sends the round's acquire to these nodes.
+func (acq *acquisition) ask(r *round.Round, nodes uint64) {
+	for i, n := range acq.a.Nodes {
+		if nodes&(1<<i) != 0 {
+			n.SubmitAcquire(r)
+		}
+	}
+}
+
+// receive takes what HandOn gave.
+func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+	defer acq.a.Sleepers.Put(given.Sleeper)
+	r := given.Handover.Round
+	s, err := r.Await(ctx, acq.a.Clock, acq.a.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.a.Releases.rollBackGranted(r, acq.terms.TTL) })
+	return acq.a.attempts.conclude(ctx, r, acq.terms.TTL, given.Sleeper, s, err)
 }
 
 // recallAfter is how many attempts in a row may find the name free and kept for
@@ -288,23 +300,6 @@ func (acq *acquisition) pause(ctx context.Context) error {
 	return acq.a.Wait(ctx, quorum.Drawn(acq.a.Share(acq.name.Key), acq.a.RetryMin, acq.a.RetryMax))
 }
 
-// Wait blocks for d, or until ctx is done or the Locker is closed.
-func (a *base) Wait(ctx context.Context, d time.Duration) error {
-	t := a.Clock.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-a.Closing:
-		return fault.ErrClosed
-	case <-ctx.Done():
-		return fault.OfContext(ctx)
-	}
-}
-
-// Share draws where in its range a random duration for this name lies, in [0, 1).
-func (a *base) Share(key string) float64 { return a.Chance.Share(int64(a.Clock.Early()), key) }
-
 // giveUp ends an acquisition that failed: the next goroutine's begins, or the process
 // leaves the queue, and the nodes wake the next in line if it was our turn.
 func (acq *acquisition) giveUp() {
@@ -314,94 +309,29 @@ func (acq *acquisition) giveUp() {
 		acq.a.Queue.Shut(acq.name, false)
 		acq.open = nil
 		acq.a.Releases.rollBack(open.Claim, acq.terms.TTL)
-		acq.a.Queue.GoOn(acq.name.Key, open.Claim.Replacement())
+		acq.a.Queue.GoOn(acq.name.Key, open.Claim.Replacement)
 		acq.a.Settled()
 	}
 	acq.a.Releases.leaveLine(key)
 }
 
-// leaveLine ends an acquisition that has no attempt any more.
-func (a *Releases) leaveLine(key string) {
-	stands := a.Queue.Standing(key)
-	if a.Queue.Ending(key) == round.LeaveQueue {
-		a.LeaveAs(key, stands)
+// placed takes in what the nodes said of the place in line, and tells it to those that
+// said another. It returns true if too few nodes say one.
+func (acq *acquisition) placed(r *round.Round) (lost bool) {
+	place, tell, lost := r.Placed()
+	if place != quorum.NoTicket && acq.a.Queue.Position(acq.name) != place {
+		acq.a.Queue.Stand(acq.name, place)
 	}
-	a.passOn(key)
+	acq.ask(r, tell)
+	return lost
 }
 
-// GiveBack ends a claim that was granted and that nobody holds: of a set that is not
-// complete, or when Close had given up all places. A place goes with it, since nobody here
-// goes on with that.
-func (a *Releases) GiveBack(c *round.Claim, lease time.Duration) {
-	switch c.Kind().(type) {
-	case round.Shared:
-		a.endShared(c, lease, nil)
-		return
-	case *round.Slot:
-		a.discard(c, lease, round.LeaveNothing, nil)
-		return
-	}
-	entry := round.LeaveNothing
-	if c.KeepsPlace() {
-		entry = round.LeaveQueue
-	}
-	a.Queue.Ending(c.Key)
-	a.discard(c, lease, entry, nil)
-	a.passOn(c.Key)
-}
-
-// passOn gives the turn for key to the next goroutine, if one is in line.
-func (a *Releases) passOn(key string) {
-	a.Queue.Pass(key, func(stands *round.Claim) { a.LeaveAs(key, stands) })
-}
-
-// LeaveAs takes the process's entry for a name off all nodes, and the entry of the claim that
-// stands there; nil if none.
-func (a *Releases) LeaveAs(key string, stands *round.Claim) {
-	if stands == nil {
-		a.Leave(key, a.Nodes)
-		return
-	}
-	a.discard(stands, a.TTL, round.LeaveQueue, nil)
-}
-
-// Leave takes the process's entry in the line of exclusive holds for a name off these nodes.
-func (a *Releases) Leave(key string, nodes []*node.Node) {
-	if name, slots := lua.LineOf(key); slots {
-		a.leaveSlots(name, lua.MaxSlots, a.stood[stripeOf(name)].Load(), nodes) // nothing says how many there are
-		return
-	}
-	c := a.newClaim(key, a.TTL, "", a.Clock.Early(), 0)
-	c.Abandoned.Store(true)
-	for _, n := range nodes {
-		n.Release(a.releaseOf(c, a.TTL, round.LeaveQueue, nil))
+// noteForeign notes that the last attempt met a holder whose value is not one of ours.
+func (acq *acquisition) noteForeign() {
+	for _, h := range acq.heard {
+		if h.Foreign {
+			acq.a.foreignOn[stripeOf(acq.name.Key)].Store(int64(acq.a.Clock.Early()) + 1)
+			return
+		}
 	}
 }
-
-// GiveBackGrant releases what a node granted too late, to an attempt of ours that is over.
-// Should this fail, the grant ends with its lease.
-func (a *Releases) GiveBackGrant(key, owner string, n *node.Node) {
-	c := a.newClaim(key, grant.Lease, "", a.Clock.Early(), 0)
-	c.Dead = lua.TombstoneKey + owner
-	c.Owner = c.Dead[len(lua.TombstoneKey):]
-	c.Marks[n.Index] = quorum.Present
-	c.Abandoned.Store(true)
-	n.Release(a.releaseOf(c, grant.Lease, round.LeaveNothing, nil))
-}
-
-// crowdFor is how long a name counts as contended after the last wait for it: an acquisition
-// then asks for its place in line at once.
-const crowdFor = time.Second
-
-// noteWaiting notes that key is waited for.
-func (a *base) noteWaiting(key string) {
-	a.waitedFor[stripeOf(key)].Store(int64(a.Clock.Early()) + 1)
-}
-
-// uncontended tells whether nobody was seen to wait for key lately.
-func (a *base) uncontended(key string) bool {
-	at := a.waitedFor[stripeOf(key)].Load()
-	return at == 0 || a.Clock.Early().Sub(clock.Instant(at)) > crowdFor
-}
-
-func stripeOf(key string) int64 { return lua.StripeOf(key) % stripes }

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
+	"github.com/quorumkit/redlock/internal/slots"
 )
 
 // raceError is an attempt to which the nodes gave different tokens, none of which
@@ -21,40 +22,64 @@ type raceError struct{ above quorum.Token }
 
 func (e *raceError) Error() string { return "a quorum granted without a settled token" }
 
-// newClaim is a fresh attempt: its owner value was never used before. label is the
-// hold's own.
-func (a *base) newClaim(key string, ttl time.Duration, label string, start clock.Instant, floor quorum.Token) *round.Claim {
-	var room [len(lua.TombstoneKey) + 100]byte // so that nothing but the result is allocated
-	dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
-	c := &round.Claim{
-		Key: key, Owner: dead[len(lua.TombstoneKey):], Dead: dead, Stripe: lua.StripeOf(key),
-		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
-	}
-	c.Rounds = 1
-	c.Stand(start, 0)
-	c.MarkNodes(len(a.Nodes))
-	return c
-}
-
-// labelOf is the label that newClaim was given for a claim.
-func (a *base) labelOf(c *round.Claim) string {
-	return c.Owner[len(a.Holder) : len(c.Owner)-lua.RandomLength]
-}
-
 // attempt makes one round, and a second one where the token needs it. Where it fails
 // it is rolled back.
 //
 // floor is the least hint: above the tokens of an attempt that could not settle
-// its own.
-func (a *attempter) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token) (Grant, *Failure) {
+// its own. asks, if any, takes in what the refusals of a shared hold say besides.
+func (a *attempter) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token, asks *round.Asks) (Grant, *Failure) {
 	if !a.Enter() {
 		return Grant{}, a.ended(key, fault.ErrClosed)
 	}
-	start, ttl := a.Clock.Start(), t.TTL
-	c := a.newClaim(key, ttl, t.Label, start, floor)
+	start := a.Clock.Start()
+	c := a.newClaim(key, t.TTL, t.Label, start, floor)
+	if t.Shared {
+		if c.Share(quorum.NoTicket); t.Barging {
+			asks = round.NewSharedAsks(quorum.Barging, len(a.Nodes))
+		}
+	}
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
-	return a.acquireRound(ctx, round.New(c, len(a.Nodes), start, w), ttl, w)
+	r := round.New(c, len(a.Nodes), start, w)
+	r.Asks = asks
+	return a.acquireRound(ctx, r, t.TTL, w)
+}
+
+// slotClaim is a fresh attempt to hold a slot.
+func (a *attempter) slotClaim(start clock.Instant, name string, t *Terms, slot int, floor quorum.Token) *round.Claim {
+	c := a.newClaim(lua.SlotKey(name, slot), t.TTL, t.Label, start, floor)
+	c.TakeSlot(&round.Slot{Name: name, Line: lua.SlotsKey(name), Number: slot, Limit: t.Limit})
+	return c
+}
+
+// attemptSlot is attempt for a slot, without a place in line. It returns no round where it
+// sent none.
+func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *round.Round, *Failure) {
+	if !a.Enter() {
+		return Grant{}, nil, a.ended(name, fault.ErrClosed)
+	}
+	w := a.Sleepers.Get()
+	defer a.Sleepers.Put(w)
+	start := a.Clock.Start()
+	r := round.New(a.slotClaim(start, name, t, slot, floor), len(a.Nodes), start, w)
+	r.Asks = &round.Asks{Position: quorum.NoTicket, Heard: make([]quorum.Hearing, len(a.Nodes))}
+	if t.Barging {
+		r.Asks.Position = quorum.Barging
+	}
+	g, f := a.acquireRound(ctx, r, t.TTL, w)
+	return g, r, f
+}
+
+// slotStage is AcquireStage for a slot. If the ask was refused, and the replies that are out
+// decide whether another slot is free, they have as much time again.
+func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
+	return func(votes []quorum.Vote) round.Stage {
+		s := round.AcquireStage(votes)
+		if s == round.Finished && quorum.Count(votes).Verdict() == quorum.Contended && slots.Undecided(votes, r.Asks.Heard, r.Claim.Slot().Limit) {
+			return round.Patient
+		}
+		return s
+	}
 }
 
 // acquireRound sends the acquires of a round, and makes of its end what conclude does.
@@ -207,6 +232,67 @@ func (a *attempter) raised(ctx context.Context, r *round.Round, t quorum.Token, 
 	return 0, &raceError{above: t}
 }
 
+const (
+	// mostRaises is how often the token of a shared hold is raised before the attempt is
+	// given up. In a lab with four very busy names on one counter four did.
+	mostRaises = 5
+	// raiseLead is how far a repeated raise is ahead of the clock, in microseconds: other
+	// names move the counter to the clock meanwhile.
+	raiseLead = 2000
+)
+
+// raisedShared is raised for a shared hold. Each reply is the number that the name has on
+// that node now, and one that a quorum shows is the token. While there is none it raises
+// again: to the clock and a little more, as often as there is time for.
+func (a *attempter) raisedShared(ctx context.Context, r *round.Round, t quorum.Token, bound time.Duration) (quorum.Token, error) {
+	until := a.Clock.Early().Add(bound)
+	for tries := 1; ; tries++ {
+		w := r.Caller
+		_, err := r.Await(ctx, a.Clock, max(until.Sub(a.Clock.Early()), 0), node.SharedRaiseStage, nil)
+		r.Close()
+		verdict, token := quorum.Settle(r.Votes)
+		if err == nil && verdict == quorum.Settled {
+			return token, nil
+		}
+		for _, v := range r.Votes {
+			a.Hints.Seen(v.Token)
+			t = max(t, v.Token)
+		}
+		next := max(t, quorum.Token(a.Hints.Hint())) + raiseLead //nolint:gosec // positive
+		if err != nil || tries == mostRaises || next > quorum.MaxToken || a.Clock.Early() >= until {
+			return 0, &raceError{above: t}
+		}
+		t = next
+		if r = a.raiseAgain(r, t, w); r == nil {
+			return 0, &raceError{above: t}
+		}
+	}
+}
+
+// raiseAgain sends a further raise round, to t, to the nodes that may share the name with
+// the claim of the last one; nil if they are no quorum.
+func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleeper) *round.Round {
+	r := round.New(last.Claim, len(a.Nodes), a.Clock.Early(), w.Ready())
+	r.Raise = int64(t) //nolint:gosec // below 2^53
+	for i, v := range last.Votes {
+		switch v.Outcome {
+		case quorum.Granted, quorum.Pending, quorum.Unknown:
+		case quorum.Taken, quorum.Abstained, quorum.Failed:
+			r.Votes[i].Outcome = quorum.Failed
+		}
+	}
+	if quorum.Count(r.Votes).Pending < a.quorum {
+		return nil
+	}
+	r.Claim.Rounds++
+	for i, n := range a.Nodes {
+		if r.Votes[i].Outcome == quorum.Pending {
+			n.SubmitRaise(r)
+		}
+	}
+	return r
+}
+
 // vouched is why the grants of the round are worth less than a quorum; nil if they are not.
 // A grant counts if its node was not found to have stepped or forgotten since the round
 // began.
@@ -221,57 +307,4 @@ func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 		return cause
 	}
 	return nil
-}
-
-// rollBack cleans every node that may hold the claim, in the background. The process of a claim
-// that takes pushes keeps its place by a next claim: the owner value of this one is dead.
-func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
-	if c.AcceptsPush() && c.Replacement() == nil && *c.Place() != quorum.NoTicket {
-		next := a.newClaim(c.Key, lease, a.labelOf(c), a.Clock.Early(), 0)
-		next.AcceptPush(*c.Place())
-		c.ReplaceBy(next)
-	}
-	a.discard(c, lease, c.Rollback(), nil)
-}
-
-// rollBackGranted frees the nodes that granted a round which is lost already,
-// while its reason is still open.
-func (a *Releases) rollBackGranted(r *round.Round, lease time.Duration) {
-	for i, v := range r.SoFar() {
-		if v.Outcome == quorum.Granted {
-			a.Nodes[i].Release(a.releaseOf(r.Claim, lease, r.Claim.Rollback(), nil))
-		}
-	}
-}
-
-// discard sends the release of a claim that nobody wants any more to every node
-// that may hold it. r, if any, collects the confirmations.
-func (a *Releases) discard(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) {
-	a.free(c, lease, entry, false, r)
-}
-
-// free is discard; with hand, nodes may grant the name to a waiter there.
-func (a *Releases) free(c *round.Claim, lease time.Duration, entry round.Leaving, hand bool, r *round.Round) {
-	a.ends(c)
-	release := a.releaseOf(c, lease, entry, r)
-	if hand {
-		release.Hint = max(a.Hints.Hint(), c.Token+1)
-	}
-	for _, n := range a.Nodes {
-		n.Release(release)
-	}
-}
-
-// ends notes that a claim is over, and with it the attempt by which its process stood in line
-// for it. A node may still have that one's entry: the queue remembers it (Queue.Ended).
-func (a *Releases) ends(c *round.Claim) {
-	c.Abandoned.Store(true)
-	if owner := *c.QueueOwner(); owner != "" {
-		a.Queue.Ended(owner, quorum.Token(c.Token)) //nolint:gosec // below 2^53
-	}
-}
-
-// releaseOf makes the release of a claim. Each node repeats it for one lease from now on.
-func (a *Releases) releaseOf(c *round.Claim, lease time.Duration, entry round.Leaving, r *round.Round) node.Release {
-	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}
 }

@@ -12,12 +12,6 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// acceptsPushes tells whether a release may grant the lock: for grant.Lease at first, and
-// its full lease comes with an extension.
-func (t *Terms) acceptsPushes() bool {
-	return !t.Fixed && !t.Barging && !t.Shared && t.TTL >= grant.Lease
-}
-
 // alone is the acquisition of an exclusive hold: by a grant of the release before it, if it
 // takes pushes, else by bids.
 type alone struct{ *acquisition }
@@ -40,7 +34,7 @@ func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interva
 	case acq.terms.Barging:
 		return acq.barge(ctx)
 	case position == quorum.NoTicket && acq.a.uncontended(acq.name.Key):
-		g, f := acq.a.attempts.attempt(ctx, acq.name.Key, &acq.terms, acq.floor)
+		g, f := acq.a.attempts.attempt(ctx, acq.name.Key, &acq.terms, acq.floor, nil)
 		if f != nil && f.Sentinel == fault.ErrNotAcquired { //nolint:errorlint // it is one of two
 			acq.a.noteWaiting(acq.name.Key)
 			return g, atOnce, f
@@ -75,19 +69,6 @@ func (acq alone) askPlace(ctx context.Context) (Grant, interval, *Failure) {
 	return Grant{}, afterPause, f
 }
 
-// withdraw cancels our claim that stands on the nodes, if the goroutine that leads now takes no
-// pushes: it would not hear of a grant to that claim, and the name would stay with the claim
-// for a lease.
-func (acq *acquisition) withdraw() {
-	if acq.terms.acceptsPushes() {
-		return
-	}
-	if stands := acq.a.Queue.Standing(acq.name.Key); stands != nil {
-		acq.a.Queue.GoOn(acq.name.Key, nil)
-		acq.a.Releases.discard(stands, max(acq.terms.TTL, grant.Lease), stands.Rollback(), nil)
-	}
-}
-
 // stand makes the attempt by the place in line that releases may grant, or goes on with
 // it. An attempt that all nodes refused stays open: its entries stand on the nodes.
 func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
@@ -104,11 +85,10 @@ func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	began := acq.a.Clock.Early()
 	step, err := acq.gatherOpen(ctx, r)
 	for err == nil && acq.rests(r, step) {
-		votes := r.SoFar()
-		if !r.Asks.Handed {
-			return Grant{}, acq.refused(ctx, r, began, votes)
+		heard, causes := r.SaidSoFar()
+		if acq.votes, acq.heard = r.SoFar(), heard; !r.Asks.Handed {
+			return Grant{}, acq.refused(ctx, r, began, causes)
 		}
-		acq.votes, acq.heard = votes, r.HeardSoFar()
 		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again
 			r.Again(acq.hints == 0 && !r.Granted())
 			began, acq.called = acq.a.Clock.Early(), false
@@ -129,7 +109,7 @@ func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	acq.votes, acq.heard = r.Votes, r.Asks.Heard
 	g.Asked = began
 	if f != nil {
-		acq.a.Queue.GoOn(acq.name.Key, r.Claim.Replacement())
+		acq.a.Queue.GoOn(acq.name.Key, r.Claim.Replacement)
 	}
 	acq.noteForeign()
 	acq.countKept()
@@ -174,21 +154,20 @@ func (acq alone) begin(position int64) {
 	acq.open = r
 	acq.a.Queue.Open(acq.name, r)
 	if before != nil { // another's, with a label that is not ours: ours comes for it
-		before.ReplaceBy(claim)
+		before.Replacement = claim
 		acq.a.Releases.discard(before, acq.terms.TTL, before.Rollback(), nil)
 	}
 }
 
 // refused tells that the nodes have refused the attempt, which stays open.
-func (acq alone) refused(ctx context.Context, r *round.Round, began clock.Instant, votes []quorum.Vote) *Failure {
-	acq.votes, acq.heard = votes, r.HeardSoFar()
+func (acq alone) refused(ctx context.Context, r *round.Round, began clock.Instant, causes []error) *Failure {
 	acq.noteForeign()
 	acq.countKept()
 	waits := r.Unanswered()
 	acq.hints |= waits &^ acq.begun // the reply that is out may be older than the call, and long in coming
 	acq.begun = waits
-	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: votes, Causes: r.CausesSoFar()}
-	acq.a.Door.Polled(votes)
+	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: acq.votes, Causes: causes}
+	acq.a.Door.Polled(acq.votes)
 	f.Words = acq.a.Door.Refused(ctx, acq.name.Key, began, 1, f)
 	return f
 }
@@ -246,17 +225,6 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 	}
 }
 
-// placed takes in what the nodes said of the place in line, and tells it to those that
-// said another. It returns true if too few nodes say one.
-func (acq *acquisition) placed(r *round.Round) (lost bool) {
-	place, tell, lost := r.Placed()
-	if place != quorum.NoTicket && acq.a.Queue.Position(acq.name) != place {
-		acq.a.Queue.Stand(acq.name, place)
-	}
-	acq.ask(r, tell)
-	return lost
-}
-
 // What an attempt waits for.
 const (
 	nothing    = iota
@@ -264,21 +232,3 @@ const (
 	toGather   // what the other nodes say by themselves, once one has
 	forPushes  // that are on their way still
 )
-
-// noteForeign notes that the last attempt met a holder whose value is not one of ours.
-func (acq *acquisition) noteForeign() {
-	for _, h := range acq.heard {
-		if h.Foreign {
-			acq.a.foreignOn[stripeOf(acq.name.Key)].Store(int64(acq.a.Clock.Early()) + 1)
-			return
-		}
-	}
-}
-
-// calls tells whether a release calls the first waiter instead of granting (grant.Calls).
-func (a *base) calls(key string) bool {
-	s := stripeOf(key)
-	at := a.foreignOn[s].Load()
-	foreign := at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL
-	return grant.Calls(a.handed[s].Add(1)-1, foreign)
-}

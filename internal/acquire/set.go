@@ -28,8 +28,7 @@ func (a *Acquirer) AskAll(ctx context.Context, keys []string, t Terms) []Answer 
 	waiter := a.Sleepers.Get()
 	defer a.Sleepers.Put(waiter)
 	s := multiAttempt{
-		a: a, ttl: t.TTL, label: t.Label, shared: t.Shared,
-		waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys)),
+		a: a, terms: t, waiter: waiter, start: a.Clock.Start(), parts: make([]part, len(keys)),
 	}
 	s.send(keys)
 	s.gather(ctx)
@@ -63,9 +62,7 @@ func (a *Acquirer) Return(g *Grant, lease time.Duration) {
 // wake-up looks at them all.
 type multiAttempt struct {
 	a      *Acquirer
-	ttl    time.Duration
-	label  string
-	shared bool
+	terms  Terms
 	waiter *round.Sleeper
 	start  clock.Instant
 	parts  []part
@@ -98,8 +95,8 @@ func (s *multiAttempt) send(keys []string) {
 			p.refused = fault.ErrClosed
 			continue
 		}
-		claim := s.a.newClaim(key, s.ttl, s.label, s.start, 0)
-		if s.shared {
+		claim := s.a.newClaim(key, s.terms.TTL, s.terms.Label, s.start, 0)
+		if s.terms.Shared {
 			claim.Share(quorum.NoTicket)
 		}
 		p.round = round.New(claim, len(s.a.Nodes), s.start, s.waiter)
@@ -116,7 +113,7 @@ func (s *multiAttempt) send(keys []string) {
 // mayAsk takes the turn for one name, if no goroutine of this Locker has it. A shared hold
 // takes no turn.
 func (s *multiAttempt) mayAsk(key string) bool {
-	if s.shared {
+	if s.terms.Shared {
 		return s.a.Queue.MayShare(key)
 	}
 	_, ok := s.a.Queue.Try(key)
@@ -125,7 +122,7 @@ func (s *multiAttempt) mayAsk(key string) bool {
 
 // done ends an attempt for one name: the next in this Locker's line goes on.
 func (s *multiAttempt) done(key string) {
-	if !s.shared {
+	if !s.terms.Shared {
 		s.a.Releases.passOn(key)
 	}
 }
@@ -134,7 +131,7 @@ func (s *multiAttempt) done(key string) {
 // done. Rounds that are won and wait for a straggler to settle their token are given as
 // much time again, together, as all have taken so far.
 func (s *multiAttempt) gather(ctx context.Context) {
-	w, bound := s.waiter, s.a.Bound(s.ttl)
+	w, bound := s.waiter, s.a.Bound(s.terms.TTL)
 	w.Timer.Reset(bound)
 	defer w.Timer.Stop()
 	for extended := false; ; {
@@ -178,7 +175,7 @@ func (s *multiAttempt) judgeAll() (undecided, patient bool) {
 			undecided = true
 			if !p.freed {
 				p.freed = true
-				s.a.Releases.rollBackGranted(p.round, s.ttl)
+				s.a.Releases.rollBackGranted(p.round, s.terms.TTL)
 			}
 		case round.Open:
 			undecided = true
@@ -209,14 +206,14 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 	var g Grant
 	var f *Failure
 	if p.err != nil {
-		s.a.Releases.rollBack(p.round.Claim, s.ttl)
+		s.a.Releases.rollBack(p.round.Claim, s.terms.TTL)
 		f = &Failure{Cause: p.err}
 	} else {
 		if p.raise != nil {
-			left := p.raise.Start.Add(s.a.Bound(s.ttl)).Sub(s.a.Clock.Early())
+			left := p.raise.Start.Add(s.a.Bound(s.terms.TTL)).Sub(s.a.Clock.Early())
 			p.token, p.why = s.a.attempts.raised(ctx, p.raise, p.token, max(left, 0))
 		}
-		g, f = s.a.attempts.grant(p.round, s.ttl, p.token, p.why)
+		g, f = s.a.attempts.grant(p.round, s.terms.TTL, p.token, p.why)
 	}
 	if f == nil {
 		g.Turn = First

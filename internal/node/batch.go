@@ -1,13 +1,13 @@
 package node
 
 import (
-	"context"
-	"errors"
+	"math"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
@@ -34,6 +34,66 @@ func (handCall) NoRetry() bool { return true }
 // NoRetry keeps go-redis from sending it again.
 func (TimeCall) NoRetry() bool { return true }
 
+// infoCall is INFO. It is sent once: a second answer might come from another server.
+type infoCall struct{ *redis.StringCmd }
+
+// NoRetry keeps go-redis from sending it again.
+func (infoCall) NoRetry() bool { return true }
+
+// AnyCall is a command that is sent once, whose reply may have any shape.
+type AnyCall struct{ *redis.Cmd }
+
+// NoRetry keeps go-redis from sending it again.
+func (AnyCall) NoRetry() bool { return true }
+
+// A call has up to two forms: a plain script for one lock, and a batch script for many. One
+// lock alone is the usual case, and the plain script is the cheaper one for it; under load
+// the batch saves more than half of the servers' time (ADR 1). Both must mean the same: a model and
+// tests hold them to it (internal/scriptmodel).
+
+// noReply is what a command holds before a reply was read into it. No script
+// returns it, so a client that reports success without a reply is found out.
+const noReply = math.MinInt64
+
+// again makes a command ready to be sent once more: what is left of its last reply could else
+// be taken for the next one.
+func (c intCall) again() redis.Cmder {
+	c.SetErr(nil)
+	c.SetVal(noReply)
+	return c
+}
+
+// replyAt reads the i-th of the n integers that a command was to bring; what is
+// missing reads as noReply. A list of another length is no reply at all: nothing says which
+// lock each integer would be about.
+func replyAt(cmd redis.Cmder, i, n int) int64 {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val()
+	case intsCall:
+		if got := c.Val(); len(got) == n {
+			return got[i]
+		}
+	}
+	return noReply
+}
+
+// answered tells whether a reply was read into the command. For a handCall, whose
+// reply may be an integer or a list, it takes the client's word.
+func answered(cmd redis.Cmder) bool {
+	switch c := cmd.(type) {
+	case intCall:
+		return c.Val() != noReply
+	case intsCall:
+		return len(c.Val()) > 0
+	case TimeCall:
+		return !c.Val().IsZero()
+	case infoCall:
+		return c.Val() != ""
+	}
+	return true
+}
+
 const (
 	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
 	// not long in coming: what waits behind it has the node timeout as well. At
@@ -41,6 +101,129 @@ const (
 	acquiresPerFlush = 8 * lua.AcquireBatchSize
 	groupsPerFlush   = 8
 )
+
+// Release is a release that a node still owes: of a hold, of an attempt that failed, or of a
+// place in line. Each node gets a copy of its own, since its reply changes it; the claim is
+// the same for all.
+type Release struct {
+	Claim *round.Claim
+	Life  int64         // of the tombstone it may have to leave, in ms
+	Until clock.Instant // one lease later the key is gone anyway
+	Entry round.Leaving // what becomes of the process's entry
+	Round *round.Round  // gets the confirmation; nil if nobody waits for it
+	Hint  int64         // the least token of a grant to the first in line there; Calls; 0 if the node may not grant the name on
+	Next  *round.Round  // with a Hint: the attempt with which the process stands in line from then on; nil if none
+
+	doubtful bool       // as of when it was taken: it must leave a tombstone
+	rejected *rejection // by the node; nil if it was not refused yet
+}
+
+// Calls is the hint of a hand that grants nothing: it calls the first in line. So once in 32
+// hand-overs, and while a holder with a foreign value was seen lately: a client that knows
+// no line then finds the name free for a moment (grant.Calls, ADR 21).
+const Calls = -1
+
+// next is the owner that a hand puts in line; empty if none.
+func (r *Release) next() any {
+	if r.Next == nil {
+		return ""
+	}
+	return &r.Next.Claim.Owner
+}
+
+// alone tells whether the release goes in a call of its own.
+func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
+
+// ifDoubtful is arg if the release leaves a tombstone; else nil, which columnOf leaves out.
+func (r *Release) ifDoubtful(arg any) any {
+	if !r.doubtful {
+		return nil
+	}
+	return arg
+}
+
+// rejection is what became of a release that a node did not take.
+type rejection struct {
+	cause   error
+	alone   bool // it goes in a call of its own: a call that it shared was refused
+	tries   int
+	retryAt clock.Instant // no try before
+}
+
+// Handover is a lock on its way from one goroutine of the Locker to the next: each
+// node that has the old claim's key is asked to pass it to the new claim, in one
+// round trip and past the queue. A node that can't is sent the old claim's
+// release instead; what the new claim then has is decided as ever, by a quorum.
+// So a handover that fails half way leaves an attempt like any other, and no key behind.
+type Handover struct {
+	Old   Release      // what a node gets that did not pass the lock
+	Round *round.Round // of the new claim
+}
+
+// group is one script call for many claims of one kind on one node: an extension, or a
+// re-seed. answer gets the node's reply, one integer for each claim. The writer calls it
+// with no mutex of the node held, so that it may take the Extension's.
+type group struct {
+	script *lua.Script
+	claims []*round.Claim
+	ttls   []int64       // ms
+	start  clock.Instant // of its round
+	first  int           // of an extension: the claims are its locks from here on
+	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
+}
+
+// reseeds tells whether the call puts its claims back, and does not only lengthen them.
+func (g *group) reseeds() bool {
+	return g.script == lua.ReseedScript || g.script == lua.ReseedSharedScript
+}
+
+// forget takes out the claims for which gone is true. Only a re-seed's: the claims of an
+// extension share their memory with its other nodes' groups.
+func (g *group) forget(gone func(*round.Claim) bool) {
+	k := 0
+	for i, c := range g.claims {
+		if !gone(c) {
+			g.claims[k], g.ttls[k] = c, g.ttls[i]
+			k++
+		}
+	}
+	g.claims, g.ttls = g.claims[:k], g.ttls[:k]
+}
+
+// singly are groups of one claim each, which share the memory of this one's lists. first says
+// which lock of the extension each is.
+func (g *group) singly() []*group {
+	groups := make([]*group, len(g.claims))
+	for k := range g.claims {
+		groups[k] = &group{
+			script: g.script, claims: g.claims[k : k+1 : k+1], ttls: g.ttls[k : k+1 : k+1],
+			start: g.start, first: g.first + k, answer: g.answer,
+		}
+	}
+	return groups
+}
+
+// push is a grant that this node told of, and the round of the attempt that it grants. The
+// queue has found that round by the owner value (Queue.push).
+type push struct {
+	grant.Push
+	round *round.Round
+}
+
+// Poll is one call of look.lua: a sign of life, the names that are looked at, and
+// places in line that the node is told of.
+type Poll interface {
+	// Wanted are the names that are still to be looked at, and the process's places
+	// there (with a minus sign: in the line of sharers), with the claims that take a grant
+	// there by push (nil if none). It is asked when the call is sent.
+	Wanted() (keys []string, positions []int64, claims []*round.Claim)
+	// Answer takes in what the node said, a number for each name behind one for the
+	// sign of life, and whether the node votes; or why it said nothing.
+	Answer(node int, votes bool, replies []int64, err error)
+	// Size is of how many names the poll is, and Singly the same in polls of one.
+	Size() int
+	Singly() []Poll
+}
 
 // batch is one flush: what was taken, and the commands that carry it. The
 // writer has one flush out at a time and uses the same batch again. Commands hold pointers
@@ -100,6 +283,21 @@ type call struct {
 	identity bool           // it is the look at the node's identity
 }
 
+// reusable are the plain calls of one lock each. A writer has one of either out
+// at a time and uses them again: they are most of what an idle service sends.
+// Arguments are pointers, which go-redis writes without a copy: each call changes them, and
+// only once the reply to the call before was handed out.
+type reusable struct {
+	acquire, release, pass             intCall
+	part                               intCall
+	hand                               handCall
+	share                              intsCall
+	time                               TimeCall
+	identity                           infoCall
+	acquireArgs, releaseArgs, passArgs []any
+	handArgs, shareArgs, partArgs      []any
+}
+
 // reset makes the batch ready for the next flush. epoch, silent and process are set anew, or stay.
 func (b *batch) reset() {
 	b.unread, b.singly = nil, 0
@@ -115,66 +313,6 @@ func (b *batch) reset() {
 	empty(&b.calls)
 	empty(&b.cmds)
 	empty(&b.arena)
-}
-
-// empty empties a list, and lets go of what its elements point to: the memory stays for the
-// next batch, and must keep no attempt alive that is over.
-func empty[T any](list *[]T) {
-	clear(*list)
-	*list = (*list)[:0]
-}
-
-// addCalls lays out all that is taken, in the order in which it goes: rollbacks first,
-// and handovers before what is asked of the claims that they bring. Samples and looks
-// come behind it.
-func (b *batch) addCalls() {
-	b.addReleases()
-	b.addSlotReleases()
-	b.addSharedReleases()
-	b.addHands()
-	b.addPasses()
-	for _, g := range b.groups {
-		b.add(call{cmd: b.groupCall(g), group: g})
-	}
-	for _, r := range b.raises {
-		b.add(call{cmd: b.raiseCall(r), raise: r})
-	}
-	// While some acquires go one by one, all asks do: one of them may be the forbidden one.
-	size := lua.AskBatchSize
-	if b.singly > 0 {
-		size = 1
-	}
-	b.addAcquires()
-	b.addBids(size)
-	b.addShares(min(size, lua.ShareBatchSize))
-	b.addSlots()
-}
-
-// addReleases makes one plain call of a single rollback, and batches of more, as far
-// as none of them goes alone. The plain call (release.lua) leaves no tombstone and touches
-// no line: it is what an uncontended lock costs.
-func (b *batch) addReleases() {
-	rest := b.releases[len(b.slotters)+len(b.sharers) : len(b.releases)-len(b.hands)]
-	if len(rest) == 1 && rest[0].Entry == round.LeaveNothing && !rest[0].doubtful {
-		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
-		return
-	}
-	for len(rest) > 0 {
-		next := together(rest, lua.ReleaseBatchSize)
-		rest = rest[len(next):]
-		b.add(call{cmd: b.releaseBatch(next), releases: next})
-	}
-}
-
-// together are the first of these releases that go in one call, most at a time. One that
-// was refused in a call with others goes alone: should it be refused again, that call
-// delays no other name.
-func together(releases []Release, most int) []Release {
-	k := 1
-	for k < min(len(releases), most) && !releases[0].alone() && !releases[k].alone() {
-		k++
-	}
-	return releases[:k]
 }
 
 // mayHand tells whether a release may grant: where the node votes, and nothing of the
@@ -214,66 +352,6 @@ func (b *batch) order(r *Release) int {
 	}
 }
 
-// addHands makes one plain call of a single hand, and batches of more. A hand is a release
-// that grants the name to the first in line (ADR 21).
-func (b *batch) addHands() {
-	rest := b.hands
-	switch {
-	case len(rest) == 1 && rest[0].Entry == round.LeaveNothing && rest[0].Next == nil:
-		b.add(call{cmd: b.one.handCall(&rest[0], &b.epoch), releases: rest})
-		return
-	case len(rest) == 1:
-		b.add(call{cmd: b.handOne(&rest[0]), releases: rest})
-		return
-	}
-	for len(rest) > 0 {
-		next := rest[:min(len(rest), lua.HandBatchSize)]
-		rest = rest[len(next):]
-		b.add(call{cmd: b.handBatch(next), releases: next})
-	}
-}
-
-// addPasses makes calls of the handovers: nearly always there is one, which goes by the
-// reusable call.
-func (b *batch) addPasses() {
-	if len(b.passes) == 1 {
-		b.add(call{cmd: b.one.passCall(b.passes[0], &b.epoch), pass: b.passes[0]})
-		return
-	}
-	for _, h := range b.passes {
-		b.add(call{cmd: (&reusable{}).passCall(h, &b.epoch), pass: h})
-	}
-}
-
-// addAcquires makes one plain call of a single acquire, and batches of more. Those at the head
-// that were refused in a batch for want of a right go one by one (pending.apart).
-func (b *batch) addAcquires() {
-	rest := b.acquires
-	for ; b.singly > 0 && len(rest) > 0; b.singly-- {
-		b.add(call{cmd: b.acquireCall(rest[0].Claim), acquires: rest[:1]})
-		rest = rest[1:]
-	}
-	if len(rest) == 1 {
-		b.add(call{cmd: b.one.acquireCall(rest[0].Claim, &b.epoch), acquires: rest})
-		return
-	}
-	for len(rest) > 0 {
-		next := rest[:min(len(rest), lua.AcquireBatchSize)]
-		rest = rest[len(next):]
-		b.add(call{cmd: b.acquireBatch(next), acquires: next})
-	}
-}
-
-// addBids makes batches of the asks by a place in line, size in each: 1 while some go one by
-// one, since nothing tells which of the acquires at the head were bids.
-func (b *batch) addBids(size int) {
-	for rest := b.bids; len(rest) > 0; {
-		next := rest[:min(len(rest), size)]
-		rest = rest[len(next):]
-		b.add(call{cmd: b.askCall(next), acquires: next, bids: true})
-	}
-}
-
 // grants tells whether the batch asks for grants, each of which counts only with a
 // reading of the node's clock that was taken behind it on the same connection: else a
 // step since the last sample could have ended the lease of a holder.
@@ -281,230 +359,57 @@ func (b *batch) grants() bool {
 	return len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.passes) > 0
 }
 
-// addSample makes the batch read the node's clock, behind all that it may grant. settleTime
-// takes in the reply.
-func (b *batch) addSample(now clock.Instant) {
-	b.sent = now
-	b.add(call{cmd: b.one.timeCall()})
+// begin starts the arguments of a call in the arena, and returns where. The arena is one slice
+// for all calls of a batch, and is used again: arguments by the thousand allocate nothing.
+func (b *batch) begin(s *lua.Script, keys int) int {
+	start := len(b.arena)
+	b.arena = append(b.arena, "EVALSHA", &s.Hash, keys)
+	return start
 }
 
-// addIdentity makes the batch look at the node's identity, at the end: what it says of the
-// history goes for every command before it on the connection.
-func (b *batch) addIdentity() { b.add(call{cmd: b.one.identityCall(), identity: true}) }
-
-// addPolls makes a call of each poll.
-func (b *batch) addPolls() {
-	for _, k := range b.polls {
-		cmd, claims := b.pollCall(k)
-		b.add(call{cmd: cmd, poll: k, claims: claims})
+// column lays out one argument of each round. The batch scripts take their arguments by
+// kind, not by lock, so that Lua unpacks each kind in one call.
+func (b *batch) column(rounds []*round.Round, arg func(*round.Round) any) {
+	for _, r := range rounds {
+		b.arena = append(b.arena, arg(r))
 	}
 }
 
-// add appends a call: the calls go out in the order in which they are added.
-func (b *batch) add(c call) { b.calls = append(b.calls, c) }
-
-// commands are what goes out on the connection.
-func (b *batch) commands() []redis.Cmder {
-	for _, c := range b.calls {
-		b.cmds = append(b.cmds, c.cmd)
-	}
-	return b.cmds
-}
-
-// writeRefusals are what a server says that answers and does not write: its memory
-// is full (maxmemory), it is a replica, its disk failed (stop-writes-on-bgsave-error), it
-// lacks the replicas that it wants (min-replicas-to-write).
-var writeRefusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
-
-// refusesWrites tells whether the error is the reply of a server that does not write.
-func refusesWrites(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), writeRefusals...)
-}
-
-// writeRefusal is why, and since when, a node refuses to write.
-type writeRefusal struct {
-	cause error
-	since clock.Instant
-}
-
-// SawRefusal takes note of an error: if the node refuses to write, it tells that once, until
-// SawWrite. The votes need no note: each refused command fails by itself.
-func (n *Node) SawRefusal(err error) {
-	if err == nil || !refusesWrites(err) {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.unwritten.Load() == nil {
-		r := &writeRefusal{Explain(err), n.Clock.Early()}
-		n.unwritten.Store(r)
-		n.observer.RefusesWrites(n.Index, r.cause)
-	}
-}
-
-// SawWrite takes note that the node wrote what a full memory, too, would have
-// refused: a deletion or a longer lease proves nothing.
-func (n *Node) SawWrite() {
-	if n.unwritten.Load() == nil {
-		return // as nearly always: one atomic read for each grant
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.unwritten.Swap(nil); r != nil {
-		n.observer.TakesWrites(n.Index, n.Clock.Early().Sub(r.since))
-	}
-}
-
-// RefusesNow asks the node to write, and returns why it refuses; empty if it wrote, or
-// said nothing about it. What it writes is a tombstone of an owner that nobody is,
-// which ends within a millisecond: a check must find a full memory, and leave no trace.
-// It loads the script in the same pipeline, since a node that was never used lacks it.
-func (n *Node) RefusesNow(ctx context.Context) string {
-	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
-	defer cancel()
-	// A name and an owner of this call alone: no lock, and no other check, has them.
-	id := n.Cfg.Chance.Name()
-	load := AnyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
-	leave := AnyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
-	_, _ = n.Calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
-		_ = p.Process(bounded, load)
-		_ = p.Process(bounded, leave)
-		return nil
-	})
-	err := leave.Err()
-	n.SawRefusal(err)
-	switch {
-	case err == nil && leave.Val() != nil:
-		n.SawWrite()
-	case refusesWrites(err):
-		return Explain(err).Error()
-	}
-	return ""
-}
-
-// Handover is a lock on its way from one goroutine of the Locker to the next: each
-// node that has the old claim's key is asked to pass it to the new claim, in one
-// round trip and past the queue. A node that can't is sent the old claim's
-// release instead; what the new claim then has is decided as ever, by a quorum.
-// So a handover that fails half way leaves an attempt like any other, and no key behind.
-type Handover struct {
-	Old   Release      // what a node gets that did not pass the lock
-	Round *round.Round // of the new claim
-}
-
-// SubmitPass queues the handover, or the old claim's release. It marks the new claim as
-// standing behind the old one first: a release of it, which may come at once, then waits for
-// what becomes of the old claim.
-func (n *Node) SubmitPass(h *Handover) {
-	n.mu.Lock() // not enqueue: a handover that is refused is marked as well
-	err := n.refusalLocked(h.Round.Start)
-	h.Round.Claim.Marks[n.Index] |= quorum.Behind
-	if err == nil {
-		n.queue.passes = append(n.queue.passes, h)
-	}
-	n.unlockAndWake()
-	if err != nil {
-		n.keep(h, quorum.Vote{Outcome: quorum.Failed}, err)
-	}
-}
-
-// keep makes the node release the old claim: it did not pass it on. The new one's
-// release follows it, and is not confirmed before.
-func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
-	n.Release(h.Old)
-	h.Round.Deliver(n.Index, v, cause)
-}
-
-// takePasses takes the handovers of keys that are there. Where an earlier command
-// may still come, or the node does not vote, the old claim's release goes out
-// instead: only its tombstone keeps that command out (quorum.PassingOf).
-func (q *pending) takePasses(b *batch) {
-	for i, h := range q.passes {
-		old := h.Old.Claim
-		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Abandoned.Load()) {
-		case quorum.PassGone:
-			// Nothing is there to pass: the node refuses, and the release of the old claim is done.
-			h.Round.Claim.Marks[q.node] &^= quorum.Behind
-			if old.AcceptsPush() { // its entry may stand here
-				gone := h.Old
-				gone.Entry, gone.Round = round.LeaveQueue, nil
-				b.releases = append(b.releases, gone)
-			}
-			if h.Old.Round != nil {
-				h.Old.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
-			}
-			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
-		case quorum.PassDoubted:
-			// The new claim has failed here: it stays marked as standing behind the old one.
-			b.releases = append(b.releases, h.Old)
-			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
-		case quorum.PassOver:
-			// The new claim was passed on or given up before this node heard of it.
-			if !onward(h, q.passes[i+1:], q.node) {
-				b.releases = append(b.releases, h.Old)
-			}
-		case quorum.PassGoes:
-			// Marked before it is sent: from here on only a tombstone keeps the new claim out.
-			h.Round.Claim.Marks[q.node] |= quorum.Unsure
-			b.passes = append(b.passes, h)
+// columnOf lays out one argument of each release that has it.
+func (b *batch) columnOf(releases []Release, arg func(*Release) any) {
+	for i := range releases {
+		if a := arg(&releases[i]); a != nil {
+			b.arena = append(b.arena, a)
 		}
 	}
-	q.passes = drop(q.passes, len(q.passes))
 }
 
-// onward makes a later handover in the queue begin at h's old claim: the one between
-// has passed the lock on before this node heard of it. A node that is slower than
-// the hand-overs stays among those that hold the lock; else one turn would thin
-// them out to a bare quorum.
-func onward(h *Handover, later []*Handover, node int) bool {
-	for i, next := range later {
-		if next.Old.Claim != h.Round.Claim {
-			continue
-		}
-		if next.Old.Round != nil { // the claim between never was here, so its release is done
-			next.Old.Round.Deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
-		}
-		from := *next // a copy: the other nodes have the same Handover, and may have passed it
-		from.Old = h.Old
-		later[i] = &from
-		return true
+// args are what was laid out since start. Their capacity ends there: an append by go-redis
+// must not run into the next call. Should the arena grow, the earlier calls keep the old one.
+func (b *batch) args(start int) []any { return b.arena[start:len(b.arena):len(b.arena)] }
+
+// flag is yes as the scripts take it.
+func flag(yes bool) int {
+	if yes {
+		return 1
 	}
-	return false
+	return 0
 }
 
-// errNotPassed is a node that was sent no pass, but the old claim's release (PassDoubted).
-var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
+// empty empties a list, and lets go of what its elements point to: the memory stays for the
+// next batch, and must keep no attempt alive that is over.
+func empty[T any](list *[]T) {
+	clear(*list)
+	*list = (*list)[:0]
+}
 
-// settlePass hands out the reply to a pass. Where it did not happen, or may not
-// have, the old claim is released; the new one's own rollback, if it comes to
-// that, follows it. Where it happened the old claim is gone here, and its release, if
-// anybody waits for that, is confirmed. recheck says that the epoch was another.
-func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
-	c := h.Round.Claim
-	var v quorum.Vote
-	switch reply := replyAt(cmd, 0, 1); {
-	case err != nil:
-		v, err = quorum.Vote{Outcome: outcome}, Explain(err)
-		recheck = IsMissingScript(err)
-	default:
-		recheck = reply == 0
-		v, err = n.acquireVote(reply)
+// together are the first of these releases that go in one call, most at a time. One that
+// was refused in a call with others goes alone: should it be refused again, that call
+// delays no other name.
+func together(releases []Release, most int) []Release {
+	k := 1
+	for k < min(len(releases), most) && !releases[0].alone() && !releases[k].alone() {
+		k++
 	}
-	n.markAfter(c, v.Outcome)
-	if !quorum.TookOver(v.Outcome) {
-		n.keep(h, v, err)
-		return recheck
-	}
-	// The node took the key over, or had none of ours: either way the old claim is gone there.
-	n.mu.Lock()
-	h.Old.Claim.Marks[n.Index] = quorum.Absent
-	c.Marks[n.Index] &^= quorum.Behind
-	n.mu.Unlock()
-	if h.Old.Round != nil {
-		h.Old.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
-	}
-	v, err = n.counted(h.Round, v, err)
-	h.Round.Deliver(n.Index, v, err)
-	return recheck
+	return releases[:k]
 }

@@ -2,42 +2,15 @@ package node
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
-	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
-
-// A call has up to two forms: a plain script for one lock, and a batch script for many. One
-// lock alone is the usual case, and the plain script is the cheaper one for it; under load
-// the batch saves more than half of the servers' time (ADR 1). Both must mean the same: a model and
-// tests hold them to it (internal/scriptmodel).
-
-// noReply is what a command holds before a reply was read into it. No script
-// returns it, so a client that reports success without a reply is found out.
-const noReply = math.MinInt64
-
-// reusable are the plain calls of one lock each. A writer has one of either out
-// at a time and uses them again: they are most of what an idle service sends.
-// Arguments are pointers, which go-redis writes without a copy: each call changes them, and
-// only once the reply to the call before was handed out.
-type reusable struct {
-	acquire, release, pass             intCall
-	part                               intCall
-	hand                               handCall
-	share                              intsCall
-	time                               TimeCall
-	identity                           infoCall
-	acquireArgs, releaseArgs, passArgs []any
-	handArgs, shareArgs, partArgs      []any
-}
 
 // AcquireArgs is a call of acquire.lua, in the order of its KEYS and ARGV. It is exported for
 // the checks that call the script beside a writer.
@@ -153,14 +126,6 @@ func (s *reusable) identityCall() redis.Cmder {
 	return s.identity
 }
 
-// again makes a command ready to be sent once more: what is left of its last reply could else
-// be taken for the next one.
-func (c intCall) again() redis.Cmder {
-	c.SetErr(nil)
-	c.SetVal(noReply)
-	return c
-}
-
 // raiseCall is raise.lua or raise_shared.lua for one round. A raise is rare: only a round whose
 // nodes granted different tokens needs one. So it is no batch.
 func (b *batch) raiseCall(r *round.Round) redis.Cmder {
@@ -177,26 +142,6 @@ func (b *batch) acquireCall(c *round.Claim) redis.Cmder {
 	return intCall{redis.NewIntCmd(context.Background(),
 		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
 }
-
-// begin starts the arguments of a call in the arena, and returns where. The arena is one slice
-// for all calls of a batch, and is used again: arguments by the thousand allocate nothing.
-func (b *batch) begin(s *lua.Script, keys int) int {
-	start := len(b.arena)
-	b.arena = append(b.arena, "EVALSHA", &s.Hash, keys)
-	return start
-}
-
-// column lays out one argument of each round. The batch scripts take their arguments by
-// kind, not by lock, so that Lua unpacks each kind in one call.
-func (b *batch) column(rounds []*round.Round, arg func(*round.Round) any) {
-	for _, r := range rounds {
-		b.arena = append(b.arena, arg(r))
-	}
-}
-
-// args are what was laid out since start. Their capacity ends there: an append by go-redis
-// must not run into the next call. Should the arena grow, the earlier calls keep the old one.
-func (b *batch) args(start int) []any { return b.arena[start:len(b.arena):len(b.arena)] }
 
 // acquireBatch is acquire_batch.lua for plain acquires, without a place in line.
 func (b *batch) acquireBatch(rounds []*round.Round) redis.Cmder {
@@ -230,14 +175,6 @@ func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 		b.column(rounds, func(r *round.Round) any { return flag(r.Claim.AcceptsPush()) })
 	}
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
-}
-
-// flag is yes as the scripts take it.
-func flag(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // handOne is hand_one.lua for a lock whose process has stood in line, or goes on: its entry
@@ -298,7 +235,7 @@ func (b *batch) nextEntries(releases []Release) {
 		}
 	}
 	for i := range releases {
-		if c := releases[i].Claim.Replacement(); c != nil && releases[i].Entry == round.LeaveEntry {
+		if c := releases[i].Claim.Replacement; c != nil && releases[i].Entry == round.LeaveEntry {
 			b.arena = append(b.arena, &c.Owner)
 		} else {
 			b.arena = append(b.arena, "")
@@ -368,65 +305,81 @@ func (b *batch) pollCall(k Poll) (redis.Cmder, []*round.Claim) {
 	return intsCall{redis.NewIntSliceCmd(context.Background(), args...)}, claims
 }
 
-// push is a grant that this node told of, and the round of the attempt that it grants. The
-// queue has found that round by the owner value (Queue.push).
-type push struct {
-	grant.Push
-	round *round.Round
-}
-
-// SubmitPush takes in a push: at once where the node's writer sleeps and has nothing to
-// find out first, else in the writer's turn. It counts as an answer of the node: while the
-// node votes, and where its epoch is the one that we have of it. To wait for the writer's
-// turn would add a flush that is under way to each hand-over.
-func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
-	n.mu.Lock()
-	if n.idle && n.writer.readyLocked() {
-		n.writer.settlePushLocked(push{p, r}, n.writer.silence())
-		n.mu.Unlock()
-		return
-	}
-	n.queue.pushes = append(n.queue.pushes, push{p, r})
-	n.unlockAndWake()
-}
-
-// readyLocked tells whether prepare would do nothing. It reads the writer's own fields: the
-// caller has seen under mu that the writer sleeps, and a writer that wakes takes mu before it
-// touches them.
-func (n *writer) readyLocked() bool {
-	return n.loaded && n.epoch != "" && n.down.cause == nil && n.met == n.turn() && !n.Tracker.OutOfDate(n.Index)
-}
-
-// settlePushes takes in what releases granted, in the writer's turn. It takes mu for each: a
-// claim's mark changes with it.
-func (n *writer) settlePushes() {
-	b := &n.batch
-	for _, p := range b.pushes {
-		n.mu.Lock()
-		n.settlePushLocked(p, b.silent)
-		n.mu.Unlock()
-	}
-}
-
-// settlePushLocked takes in one push; silent is why the node does not vote, nil if it does.
-func (n *writer) settlePushLocked(p push, silent error) {
-	// A push may be forged, late, or of another life of the node. What is dropped here is not
-	// lost: the key bears our owner value, and a look, or its lease's end, finds it.
-	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
-		return // a look finds it, once the node votes
-	}
-	// The lease began after the sign of life that the node had of us, whose reading the push
-	// bears: our own clock's, so that no other clock decides how long we trust it.
-	since := clock.Instant(p.Reading * int64(time.Millisecond))
-	if now := n.Clock.Early(); since > now || now.Sub(since) > 2*grant.Lease {
-		return // of another clock
-	}
-	p.round.Claim.Marks[n.Index] |= quorum.Present
-	n.batch.proven = false // that was said of the last batch
-	n.vouch(since)
-	p.round.Grant(n.Index, p.Token, round.Lease{Since: since, Until: clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
-}
-
 // reading is the sign of life of a process that takes pushes, in ms of its own clock. A node
 // stores it, and a push bears it back: it is when the lease began at the earliest.
 func reading(now clock.Instant) int64 { return int64(now) / int64(time.Millisecond) }
+
+// Shared holds and slots go by scripts of their own (lua/share.lua and lua/ask_slot.lua say
+// what is stored; ADR 22 why), in calls that no other hold is in. What their replies mean is
+// as for the others, so the same code settles them.
+
+// shareCall is share.lua for several claims. It has no hint: a generation of sharers has one
+// number on a node, which the node itself counts.
+func (b *batch) shareCall(rounds []*round.Round) redis.Cmder {
+	start := b.begin(lua.ShareScript, 1+2*len(rounds))
+	b.arena = append(b.arena, lua.NodeKey)
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Key })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Dead })
+	b.arena = append(b.arena, &b.epoch, &b.process, &b.reading)
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
+	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
+	b.column(rounds, func(r *round.Round) any { return r.Position() })
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// releaseShared is release_shared.lua for several claims, with their places in line if an entry
+// goes with any of them.
+func (b *batch) releaseShared(releases []Release) redis.Cmder {
+	start, entries := b.beginRelease(lua.ReleaseSharedScript, releases)
+	if entries {
+		b.columnOf(releases, func(r *Release) any { return r.Claim.Place() })
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// slotCall is ask_slot.lua for one claim. The slot itself is a plain key; the name and the limit
+// are for the line, which all slots of the name share.
+func (b *batch) slotCall(r *round.Round) redis.Cmder {
+	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.AskSlotScript, 3)
+	b.arena = append(b.arena, lua.NodeKey, &c.Key, &c.Dead, &b.epoch, &b.process, &b.reading, &c.Stripe, &c.Owner, &c.TTL, &c.Hint,
+		r.SlotPosition(), &slot.Name, slot.Limit)
+	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// releaseSlot is release_slot.lua for one claim; with a tombstone only where an earlier ask of
+// it may still come.
+func (b *batch) releaseSlot(r *Release) redis.Cmder {
+	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
+	b.arena = append(b.arena, &c.Key)
+	if r.doubtful {
+		b.arena = append(b.arena, &c.Dead)
+	}
+	b.arena = append(b.arena, &c.Owner, &slot.Name, slot.Limit, int(r.Entry), &b.process, &slot.Place)
+	if r.doubtful {
+		b.arena = append(b.arena, &r.Life)
+	}
+	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
+}
+
+// beginRelease lays out what release_batch.lua and release_shared.lua have in common: which
+// keys go, of which owners, and for how long a tombstone keeps a late acquire out. It tells
+// whether the process's entries follow.
+func (b *batch) beginRelease(s *lua.Script, releases []Release) (start int, entries bool) {
+	keys := len(releases)
+	for i := range releases {
+		keys += flag(releases[i].doubtful)
+		entries = entries || releases[i].Entry != round.LeaveNothing
+	}
+	start = b.begin(s, keys)
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Key })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Claim.Dead) })
+	b.arena = append(b.arena, len(releases))
+	b.columnOf(releases, func(r *Release) any { return &r.Claim.Owner })
+	b.columnOf(releases, func(r *Release) any { return r.ifDoubtful(&r.Life) })
+	if entries {
+		b.arena = append(b.arena, &b.process)
+		b.columnOf(releases, func(r *Release) any { return int(r.Entry) })
+	}
+	return start, entries
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -209,9 +211,6 @@ func (c *connection) giveWay() {
 	c.gate.pause(context.Background(), turnGiven)
 }
 
-// errNoConnection is a pool whose connections are all in use. Nothing was sent.
-var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
-
 // usedUp tells whether all connections that the pool may have are in use. The pool's figures
 // may be out of date by the next line: it decides what is tried first, and nothing else.
 func (c *connection) usedUp() bool {
@@ -273,14 +272,6 @@ const (
 	// connections dials only then, and the rest of the node timeout is for that.
 	firstLook, lastLook = 8, 3
 )
-
-// quiet tells whether the node's last reply is too old to trust its idle connections.
-// A node that never told its time was not talked to yet, so it has no connection that a
-// network could have forgotten.
-func (n *writer) quiet() bool {
-	heard := n.ReadAt.Load()
-	return heard != 0 && n.Clock.Early().Sub(clock.Instant(heard)) > trustIdle
-}
 
 // look blocks until one of the pool's idle connections, or a new one, has brought a
 // reply: the pool gives that one out next, to pin. It returns an error if none did in time.
@@ -356,4 +347,94 @@ func (c *connection) askOver(ctx context.Context, w wire) error {
 		return nil
 	}
 	return err
+}
+
+// pinnable is the client to pin connections of. In go-redis 9.23, what Conn and Watch
+// dial of a client with a StreamingCredentialsProvider panics: their connections lack
+// the manager that listens for credentials. So of such a client only connections are
+// pinned that it dialled itself, which are also authenticated again when the provider
+// says so: what this copy, without the provider, would have to dial is errUndialled.
+func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
+	if bounded.Options().StreamingCredentialsProvider == nil {
+		return bounded
+	}
+	pins := bounded.WithTimeout(timeout)
+	o := pins.Options() // of this copy alone
+	o.StreamingCredentialsProvider = nil
+	o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "", "", errUndialled }
+	return pins
+}
+
+// watch is Watch on the connections that may be pinned. Where the pool would have to dial one
+// that only the client itself may dial (pinnable), it makes the client dial first, by any
+// command, and runs f again, which has sent nothing, until ctx is done.
+func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
+	for {
+		err := c.pins.Watch(ctx, f)
+		if !errors.Is(err, errUndialled) || ctx.Err() != nil {
+			return err
+		}
+		if err := c.calls.Ping(ctx).Err(); err != nil && !IsReply(err) { // any command dials
+			return err
+		}
+	}
+}
+
+// other is a client whose settings are not known.
+type other struct {
+	refused atomic.Pointer[error] // why it is not asked again; nil if it is
+}
+
+// watchOther is watch over a client whose settings are not known: the connection is
+// judged before f, each time, since the client may connect elsewhere next time.
+func (c *connection) watchOther(ctx context.Context, f func(*redis.Tx) error) error {
+	if refused := c.other.refused.Load(); refused != nil {
+		return *refused
+	}
+	err := c.calls.Watch(ctx, func(tx *redis.Tx) error {
+		if err := c.other.judge(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+	if err != nil && strings.Contains(err.Error(), "Watch requires at least one key") { // by which it would choose a server
+		return fmt.Errorf("%w: it is %s", fault.ErrMisconfigured, notSeveral)
+	}
+	return err
+}
+
+// judge is judgeConnection, and makes an error of the panic that dialling may come to:
+// where a client with a StreamingCredentialsProvider is inside, go-redis panics, and
+// keeps what it took from the pool. It is not asked again, or its pool would be used up.
+func (o *other) judge(ctx context.Context, tx *redis.Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the client panics where it dials for Watch (%v), as go-redis does inside a wrapper with a StreamingCredentialsProvider: "+
+				"give the *redis.Client itself, or a CredentialsProviderContext", fault.ErrMisconfigured, p)
+			o.refused.Store(&err)
+		}
+	}()
+	return judgeConnection(ctx, tx)
+}
+
+// judgeConnection refuses a connection that is not to database 0 of one server. What the
+// client was told to connect to stands in its words for itself; what a hook of it has
+// selected since, the server says. Without the right to ask, nothing is known of that.
+func judgeConnection(ctx context.Context, tx *redis.Tx) error {
+	settings := tx.String() // Redis<ADDRESS db:NUMBER>
+	if strings.HasPrefix(settings, "Redis<"+FailoverAddr+" ") {
+		return fmt.Errorf("%w: it is %s", fault.ErrMisconfigured, NotSentinel)
+	}
+	info, err := tx.Do(ctx, "CLIENT", "INFO").Text()
+	if err != nil && !IsReply(err) {
+		return err
+	}
+	_, db, asked := strings.Cut(info, " db=")
+	if !asked {
+		_, db, _ = strings.Cut(settings, " db:")
+	}
+	if !strings.HasPrefix(db, "0") {
+		return fmt.Errorf("%w: it is connected to another database than 0: %s", fault.ErrMisconfigured, NotDatabase)
+	}
+	return nil
 }

@@ -36,6 +36,19 @@ const (
 // URLForms are the ways to write a node, for messages that refuse another.
 const URLForms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
 
+// The reasons for which a client is no node. New refuses it where it can see that. Inside a
+// wrapper only the client's connection tells. No option admits Sentinel clients: a promoted
+// server counts as blank, with all that it has, so each promotion would be a rejoin, which
+// waits MaxTTL.
+const (
+	NotSentinel = "a Sentinel client: after a failover the node would be another server, which may lack the keys: give a client of the master itself"
+	NotDatabase = "all databases of a server share its scripts, whose absence keeps a restarted server from voting: use database 0, and WithPrefix to keep names apart"
+	notSeveral  = "a Ring or Cluster client: a node is one master, and these move keys to others: give a client of each master"
+
+	// FailoverAddr is what go-redis has for the address of a Sentinel client.
+	FailoverAddr = "FailoverClient"
+)
+
 // ParseURL reads one URL, or a bare host:port. No part of one that does not parse is
 // in the error: it may hold a password.
 func ParseURL(u string) (*redis.Options, error) {
@@ -92,11 +105,6 @@ func Harden(o *redis.Options, timeout time.Duration) {
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// errExchanged refuses a new connection that leads to another server. The command for which
-// it was opened was not sent, so it may go again, over a connection that is admitted. (It
-// wraps nothing: go-redis would hand out what is inside.)
-var errExchanged = errors.New("another server answers at this address than the one that was verified")
-
 // ServerIdentity keeps all connections of one of Open's clients on one server, by its
 // identity. An address may come to lead to another server: a replica that took
 // over, a virtual IP that moved. Where that server has the voting scripts and a
@@ -117,9 +125,6 @@ type ServerIdentity struct {
 	run   string     // of the server that the connections lead to; empty if not known yet
 	conns []net.Conn // all that are open, as far as this side knows
 }
-
-// ErrNoCredentials is a provider of credentials that failed: nothing was sent.
-var ErrNoCredentials = errors.New("no credentials for the connection")
 
 // Identify makes a client's connections ask the provider for credentials, unless it is nil.
 // The writer waits for it, so it is given no longer than the dial. Its failure is
@@ -214,14 +219,11 @@ func closed(c net.Conn) bool {
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// turn is how often the node's server was seen to be another; without a
-// ServerIdentity nobody looks. The writer compares it with that of its last verification
-// (met): before a flush by prepare, and for the replies by doubt.
-func (n *Node) turn() int64 {
-	if n.Server == nil {
-		return 0
-	}
-	return n.Server.turns.Load()
+// infoField is a field of INFO; empty if it is not there.
+func infoField(info, name string) string {
+	_, value, _ := strings.Cut(info, "\n"+name+":") // the first line is the section's name
+	value, _, _ = strings.Cut(value, "\r\n")
+	return value
 }
 
 const (

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
@@ -49,6 +50,21 @@ var (
 	// errWordless guesses: both ways of closing look the same from here.
 	errWordless = errors.New("closed without a word, as a port does that speaks TLS (rediss://), or a proxy without a server")
 )
+
+// ErrNoCredentials is a provider of credentials that failed: nothing was sent.
+var ErrNoCredentials = errors.New("no credentials for the connection")
+
+// errExchanged refuses a new connection that leads to another server. The command for which
+// it was opened was not sent, so it may go again, over a connection that is admitted. (It
+// wraps nothing: go-redis would hand out what is inside.)
+var errExchanged = errors.New("another server answers at this address than the one that was verified")
+
+// errNoConnection is a pool whose connections are all in use. Nothing was sent.
+var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
+
+// errUndialled is what a command meets on a connection to pin that would have to be
+// dialled first, where only the client itself may do that. It was not sent.
+var errUndialled = errors.New("not sent: its connection was not set up by the client itself")
 
 // refusals are the error replies that precede a script's first write: the
 // command did not happen. Every other error reply says nothing: a script may have failed
@@ -265,24 +281,6 @@ func (c *listening) named(err error) error {
 	return err
 }
 
-// Misdialled asks what listens where no connection came up, since a server says nothing of
-// it. One without TLS waits for the end of the line that a handshake looks like to it, as
-// if it hung; one with TLS closes at once. It returns ErrSpeaksPlain or ErrSpeaksTLS before
-// err, or err where neither is so. It blocks for the node timeout at most, and is for
-// messages only: it connects twice, so nothing on the way to a lock calls it.
-func (n *Node) Misdialled(ctx context.Context, err error) error {
-	c, ok := n.Client.(*redis.Client)
-	if !ok || err == nil || IsReply(err) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
-	defer cancel()
-	if what := Speaks(ctx, c.Options()); what != nil {
-		return fmt.Errorf("%w: %w", what, err)
-	}
-	return err
-}
-
 // Speaks asks a server at a client's address whether it speaks what the client does not:
 // ErrSpeaksTLS or ErrSpeaksPlain; nil if it speaks what the client does, or is not there. It
 // tries the other way only: that the client's own way fails is known.
@@ -325,4 +323,44 @@ func answersPlain(ctx context.Context, o *redis.Options) bool {
 	first := make([]byte, 1)
 	k, _ := conn.Read(first)
 	return k == 1 && (first[0] == '+' || first[0] == '-')
+}
+
+const (
+	// FirstBackoff is the pause after a failed probe; it doubles up to the last. The last one
+	// bounds how late a node that is back votes again, and how often a dead one is dialled:
+	// twice a second by each Locker.
+	FirstBackoff = 20 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+)
+
+// backoff is the pause after so many failures in a row, behind the first.
+func backoff(failures int) time.Duration { return min(FirstBackoff<<min(failures, 10), lastBackoff) }
+
+// outage is why a node is not talked to, and until when. The node's mu guards it. While it
+// lasts, callers are refused until the next probe is due; the first command after that is
+// queued, and makes the writer probe. A success ends it, a failure doubles the pause.
+type outage struct {
+	cause    error         // nil if the node is talked to
+	since    clock.Instant // when it was first not reached
+	until    clock.Instant // not even a probe before
+	failures int           // failed probes in a row
+}
+
+// fail starts, or lengthens, the pause before the next probe. The first failure has
+// none: a connection may have been stale, and no more.
+func (o *outage) fail(cause error, now clock.Instant) (first bool) {
+	if o.cause == nil {
+		*o = outage{cause: cause, since: now, until: now}
+		return true
+	}
+	o.cause, o.until = cause, now.Add(backoff(o.failures))
+	o.failures++
+	return false
+}
+
+// end ends the outage, and returns how long the node was not talked to.
+func (o *outage) end(now clock.Instant) time.Duration {
+	lasted := now.Sub(o.since)
+	*o = outage{}
+	return lasted
 }

@@ -12,49 +12,6 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// group is one script call for many claims of one kind on one node: an extension, or a
-// re-seed. answer gets the node's reply, one integer for each claim. The writer calls it
-// with no mutex of the node held, so that it may take the Extension's.
-type group struct {
-	script *lua.Script
-	claims []*round.Claim
-	ttls   []int64       // ms
-	start  clock.Instant // of its round
-	first  int           // of an extension: the claims are its locks from here on
-	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
-}
-
-// reseeds tells whether the call puts its claims back, and does not only lengthen them.
-func (g *group) reseeds() bool {
-	return g.script == lua.ReseedScript || g.script == lua.ReseedSharedScript
-}
-
-// forget takes out the claims for which gone is true. Only a re-seed's: the claims of an
-// extension share their memory with its other nodes' groups.
-func (g *group) forget(gone func(*round.Claim) bool) {
-	k := 0
-	for i, c := range g.claims {
-		if !gone(c) {
-			g.claims[k], g.ttls[k] = c, g.ttls[i]
-			k++
-		}
-	}
-	g.claims, g.ttls = g.claims[:k], g.ttls[:k]
-}
-
-// singly are groups of one claim each, which share the memory of this one's lists. first says
-// which lock of the extension each is.
-func (g *group) singly() []*group {
-	groups := make([]*group, len(g.claims))
-	for k := range g.claims {
-		groups[k] = &group{
-			script: g.script, claims: g.claims[k : k+1 : k+1], ttls: g.ttls[k : k+1 : k+1],
-			start: g.start, first: g.first + k, answer: g.answer,
-		}
-	}
-	return groups
-}
-
 // Extension is one round that confirms many locks and lengthens their leases.
 // Each lock has a verdict of its own, and is concluded when that is known: one that
 // waits for a node that hangs holds up no other.
@@ -106,8 +63,17 @@ func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Inst
 	return e
 }
 
-// saidLocked is what node i said of lock k.
-func (e *Extension) saidLocked(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
+// ofOneKind is where the claims from first on that are of its kind end, and the script
+// that extends them. The Locker renews holds of all kinds in one round.
+func ofOneKind(claims []*round.Claim, first int) (end int, script *lua.Script) {
+	shared := claims[first].Shared()
+	for end = first + 1; end < len(claims) && claims[end].Shared() == shared; end++ {
+	}
+	if shared {
+		return end, lua.ExtendSharedScript
+	}
+	return end, lua.ExtendScript
+}
 
 // answer takes in what one node said of some locks. What comes when a lock is
 // decided still tells whether the node vouches for it, or has lost it. A lock that is won by
@@ -156,17 +122,6 @@ func (e *Extension) decideLocked(k int) quorum.Verdict {
 		e.claims[k].Stand(e.Start, e.confirmersLocked(k))
 	}
 	return v
-}
-
-// wakeLocked wakes Wait if locks were decided. One wake-up serves for many: take empties fresh.
-func (e *Extension) wakeLocked() {
-	if len(e.fresh) == 0 {
-		return
-	}
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
 }
 
 // confirmersLocked are the nodes that confirmed lock k, one bit each.
@@ -320,4 +275,18 @@ func (e *Extension) Result(k int) (votes []quorum.Vote, causes []error) {
 		causes[i] = e.saidLocked(i, k).cause
 	}
 	return e.votesLocked(k), causes
+}
+
+// saidLocked is what node i said of lock k.
+func (e *Extension) saidLocked(i, k int) *confirmation { return &e.said[i*len(e.claims)+k] }
+
+// wakeLocked wakes Wait if locks were decided. One wake-up serves for many: take empties fresh.
+func (e *Extension) wakeLocked() {
+	if len(e.fresh) == 0 {
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
 }

@@ -1,23 +1,12 @@
 // Package node is one Redis master as a Locker uses it: what is sent there, in which order,
 // and what its replies mean. What a node's vote is worth is decided elsewhere, by pure
 // rules (internal/quorum, internal/membership).
-//
-// Two kinds of goroutine meet here. Callers (attempts, renewals, releases, signs of life)
-// put work into pending and never wait for the network. The writer, one goroutine for each
-// node, takes what has gathered, sends it in one flush and gives each reply to its round.
-// Besides, Look, Do and Watch use the client beside the writer, for membership and checks.
-//
-// Mutexes are taken in this order, and under one not named here nothing else is taken:
-//
-//	Lock.mu -> Queue.mu -> Node.mu -> Round.mu
-//	Extension.mu        -> Node.mu -> Round.mu
-//
-// None of these is held while go-redis runs. ADR 1 has the reasons for one writer, with figures.
 package node
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,6 +101,12 @@ type writer struct {
 	timeless error         // why its clock can not be watched; nil if it can
 	conn     connection
 	batch    batch
+}
+
+// writeRefusal is why, and since when, a node refuses to write.
+type writeRefusal struct {
+	cause error
+	since clock.Instant
 }
 
 // Config is what a node knows of its Locker's options. Its functions are called with no mutex
@@ -216,17 +211,35 @@ func (n *Node) submitGroup(g *group, now clock.Instant) {
 	}
 }
 
-// enqueue lets put add to the queue, and wakes the writer; or returns why nothing is queued
-// now. The caller answers that refusal once mu is free: an answer may take the mutexes of a
-// round or of an Extension.
-func (n *Node) enqueue(now clock.Instant, put func(*pending)) error {
-	n.mu.Lock()
-	err := n.refusalLocked(now)
+// SubmitPoll queues a poll, or fails it at once.
+func (n *Node) SubmitPoll(k Poll) {
+	err := n.enqueue(n.Clock.Early(), func(q *pending) { q.polls = append(q.polls, k) })
+	if err != nil {
+		k.Answer(n.Index, false, nil, err)
+	}
+}
+
+// SubmitPass queues the handover, or the old claim's release. It marks the new claim as
+// standing behind the old one first: a release of it, which may come at once, then waits for
+// what becomes of the old claim.
+func (n *Node) SubmitPass(h *Handover) {
+	n.mu.Lock() // not enqueue: a handover that is refused is marked as well
+	err := n.refusalLocked(h.Round.Start)
+	h.Round.Claim.Marks[n.Index] |= quorum.Behind
 	if err == nil {
-		put(&n.queue)
+		n.queue.passes = append(n.queue.passes, h)
 	}
 	n.unlockAndWake()
-	return err
+	if err != nil {
+		n.keep(h, quorum.Vote{Outcome: quorum.Failed}, err)
+	}
+}
+
+// keep makes the node release the old claim: it did not pass it on. The new one's
+// release follows it, and is not confirmed before.
+func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
+	n.Release(h.Old)
+	h.Round.Deliver(n.Index, v, cause)
 }
 
 // Release queues a rollback. It is never refused: it is repeated until the node
@@ -242,20 +255,6 @@ func (n *Node) Release(r Release) {
 	n.unlockAndWake()
 	if gone && r.Round != nil {
 		r.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
-	}
-}
-
-// unlockAndWake unlocks mu, and wakes the writer if it sleeps. idle is cleared under mu, so
-// that one of many callers wakes it; wake has room for one, so that none blocks.
-func (n *Node) unlockAndWake() {
-	asleep := n.idle
-	n.idle = false
-	n.mu.Unlock()
-	if asleep {
-		select {
-		case n.wake <- struct{}{}:
-		default:
-		}
 	}
 }
 
@@ -315,5 +314,180 @@ func (n *Node) Close(until clock.Instant) {
 	n.mu.Unlock()
 	if !already {
 		close(n.stop)
+	}
+}
+
+// turn is how often the node's server was seen to be another; without a
+// ServerIdentity nobody looks. The writer compares it with that of its last verification
+// (met): before a flush by prepare, and for the replies by doubt.
+func (n *Node) turn() int64 {
+	if n.Server == nil {
+		return 0
+	}
+	return n.Server.turns.Load()
+}
+
+// verifyAgain makes the writer verify the node before it votes again. The epoch goes at once:
+// without one no command of a later flush asks for a vote.
+func (n *writer) verifyAgain() {
+	n.epoch, n.due = "", true
+	n.Tracker.Void(n.Index)
+}
+
+// markDown notes that the node failed, and tells the first time. It also forgets which server
+// the node was: a node of ours that comes up at another's address is met as new (serves).
+func (n *Node) markDown(err error) {
+	n.mu.Lock()
+	first := n.down.fail(err, n.Clock.Early())
+	n.mu.Unlock()
+	n.siblings.forget(n.Index)
+	if first {
+		n.observer.Down(n.Index, err)
+	}
+}
+
+// stepBy takes note that the node's clock has stepped; any node's writer may
+// find that out. The node is verified before its next flush: the wait is for the
+// MaxTTL that its record says now. Votes of all times are revoked, not only those since the
+// last sample: a step acts on every lease that runs, also one granted an hour ago.
+func (n *Node) stepBy(by time.Duration) {
+	now := n.Clock.Now()
+	why := &clock.StepError{By: by, At: now, Clock: n.Clock, Longest: n.Tracker.LongestLease}
+	n.distrust.Store(why)
+	n.Tracker.Outdate(n.Index)
+	n.observer.Stepped(n.Index, why)
+	n.revokeVotes(0, why)
+}
+
+// Stepped tells whether the node abstains since its clock stepped.
+func (n *Node) Stepped() bool {
+	d := n.distrust.Load()
+	return d != nil && n.Clock.Early() < d.Until()
+}
+
+// revokeVotes voids all that the node vouched for in rounds since then, also in
+// attempts that are under way: doubted stops those (DoubtedSince), the observer takes the
+// node out of the held locks. It notes first and tells then: an attempt that becomes
+// a held lock in between asks for the note once more (Lock.doubt).
+func (n *Node) revokeVotes(since clock.Instant, why error) {
+	n.mu.Lock()
+	n.doubted, n.doubtedBy = n.Clock.Now(), why
+	n.mu.Unlock()
+	n.observer.Disowned(n.Index, since, why)
+}
+
+// DoubtedSince is why nothing counts that the node vouched for in a round that was
+// sent at t; nil if it counts. A doubt that came after t voids the round, even if the reply
+// came before the doubt: what was granted may be gone since.
+func (n *Node) DoubtedSince(t clock.Instant) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.doubted == 0 || n.doubted < t {
+		return nil
+	}
+	return n.doubtedBy
+}
+
+// Siblings is what the nodes of one Locker need to know of each other: their clocks,
+// and which servers they are.
+type Siblings struct {
+	hints   *round.Hints
+	stepped []func(by time.Duration) // by node: tells it that its clock has stepped (stepBy)
+
+	mu      sync.Mutex // guards the fields below; no node is called under it
+	offsets []int64    // by node: its clock minus ours, in microseconds; 0 if no sample yet
+	seenBy  *clock.CrossCheck
+	runs    []string // by node: its run_id; empty if it is not known, or the node is down
+	names   []string
+}
+
+// NewSiblings makes the Siblings of the nodes of these names, which New takes in; factor is
+// the drift that their clocks may have. The hints follow the nodes' clocks.
+func NewSiblings(names []string, factor float64, h *round.Hints) *Siblings {
+	return &Siblings{
+		hints: h, stepped: make([]func(time.Duration), len(names)),
+		offsets: make([]int64, len(names)), runs: make([]string, len(names)), names: names,
+		seenBy: clock.NewCrossCheck(len(names), factor),
+	}
+}
+
+// sampled takes in a reading of a node's clock. It returns which nodes have
+// stepped, by the word of other nodes' clocks: a node's own two samples may lie so far
+// apart that the drift allowed hides the step.
+func (s *Siblings) sampled(node int, r clock.Sample) []clock.Step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offsets[node] = (r.Least + r.Most).Microseconds() / 2
+	var known [quorum.MaxNodes]int64
+	offsets := known[:0]
+	for _, o := range s.offsets {
+		if o != 0 {
+			offsets = append(offsets, o)
+		}
+	}
+	slices.Sort(offsets)
+	// The median: one node whose clock is off, either way, moves nothing.
+	s.hints.Bound(offsets[(len(offsets)-1)/2])
+	return s.seenBy.Take(node, r)
+}
+
+// tell tells each of these nodes that its clock has stepped, without mu: a node's answer takes
+// its own mutex, and observers.
+func (s *Siblings) tell(steps []clock.Step) {
+	for _, step := range steps {
+		s.stepped[step.Node](step.By)
+	}
+}
+
+// forget drops which server a node was: it is down, and may come back as another. Meanwhile the
+// server may also come up as a node that was moved to its address, and vote as that one.
+func (s *Siblings) forget(node int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[node] = ""
+}
+
+// ErrDuplicateServer is why a node does not vote: another node of the list is the same server.
+var ErrDuplicateServer = errors.New("one server listed twice")
+
+// serves notes which server process a node is. One server listed twice would
+// vote twice, so the second entry is refused: whichever comes second, and for as long as
+// the first one is up.
+func (s *Siblings) serves(node int, runID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range s.runs {
+		if i != node && other == runID && other != "" {
+			return fmt.Errorf("%w: %w: %s is %s", fault.ErrMisconfigured, ErrDuplicateServer, s.names[node], s.names[i])
+		}
+	}
+	s.runs[node] = runID
+	return nil
+}
+
+// enqueue lets put add to the queue, and wakes the writer; or returns why nothing is queued
+// now. The caller answers that refusal once mu is free: an answer may take the mutexes of a
+// round or of an Extension.
+func (n *Node) enqueue(now clock.Instant, put func(*pending)) error {
+	n.mu.Lock()
+	err := n.refusalLocked(now)
+	if err == nil {
+		put(&n.queue)
+	}
+	n.unlockAndWake()
+	return err
+}
+
+// unlockAndWake unlocks mu, and wakes the writer if it sleeps. idle is cleared under mu, so
+// that one of many callers wakes it; wake has room for one, so that none blocks.
+func (n *Node) unlockAndWake() {
+	asleep := n.idle
+	n.idle = false
+	n.mu.Unlock()
+	if asleep {
+		select {
+		case n.wake <- struct{}{}:
+		default:
+		}
 	}
 }

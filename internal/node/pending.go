@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -49,27 +50,6 @@ func (q *pending) len() int {
 
 // hasReleases tells whether releases or hand-overs are queued.
 func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
-
-// Release is a release that a node still owes: of a hold, of an attempt that failed, or of a
-// place in line. Each node gets a copy of its own, since its reply changes it; the claim is
-// the same for all.
-type Release struct {
-	Claim *round.Claim
-	Life  int64         // of the tombstone it may have to leave, in ms
-	Until clock.Instant // one lease later the key is gone anyway
-	Entry round.Leaving // what becomes of the process's entry
-	Round *round.Round  // gets the confirmation; nil if nobody waits for it
-	Hint  int64         // the least token of a grant to the first in line there; Calls; 0 if the node may not grant the name on
-	Next  *round.Round  // with a Hint: the attempt with which the process stands in line from then on; nil if none
-
-	doubtful bool       // as of when it was taken: it must leave a tombstone
-	rejected *rejection // by the node; nil if it was not refused yet
-}
-
-// Calls is the hint of a hand that grants nothing: it calls the first in line. So once in 32
-// hand-overs, and while a holder with a foreign value was seen lately: a client that knows
-// no line then finds the name free for a moment (grant.Calls, ADR 21).
-const Calls = -1
 
 // clear tells whether there is nothing on the node to release: nothing was sent, or it is
 // known not to be there, and no entry of the process hangs on it. Then nothing needs to be
@@ -164,6 +144,66 @@ func (q *pending) takeGroups(b *batch) {
 	q.groups = drop(q.groups, taken)
 }
 
+// takePasses takes the handovers of keys that are there. Where an earlier command
+// may still come, or the node does not vote, the old claim's release goes out
+// instead: only its tombstone keeps that command out (quorum.PassingOf).
+func (q *pending) takePasses(b *batch) {
+	for i, h := range q.passes {
+		old := h.Old.Claim
+		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Abandoned.Load()) {
+		case quorum.PassGone:
+			// Nothing is there to pass: the node refuses, and the release of the old claim is done.
+			h.Round.Claim.Marks[q.node] &^= quorum.Behind
+			if old.AcceptsPush() { // its entry may stand here
+				gone := h.Old
+				gone.Entry, gone.Round = round.LeaveQueue, nil
+				b.releases = append(b.releases, gone)
+			}
+			if h.Old.Round != nil {
+				h.Old.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
+			}
+			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
+		case quorum.PassDoubted:
+			// The new claim has failed here: it stays marked as standing behind the old one.
+			b.releases = append(b.releases, h.Old)
+			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, errNotPassed)
+		case quorum.PassOver:
+			// The new claim was passed on or given up before this node heard of it.
+			if !onward(h, q.passes[i+1:], q.node) {
+				b.releases = append(b.releases, h.Old)
+			}
+		case quorum.PassGoes:
+			// Marked before it is sent: from here on only a tombstone keeps the new claim out.
+			h.Round.Claim.Marks[q.node] |= quorum.Unsure
+			b.passes = append(b.passes, h)
+		}
+	}
+	q.passes = drop(q.passes, len(q.passes))
+}
+
+// errNotPassed is a node that was sent no pass, but the old claim's release (PassDoubted).
+var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
+
+// onward makes a later handover in the queue begin at h's old claim: the one between
+// has passed the lock on before this node heard of it. A node that is slower than
+// the hand-overs stays among those that hold the lock; else one turn would thin
+// them out to a bare quorum.
+func onward(h *Handover, later []*Handover, node int) bool {
+	for i, next := range later {
+		if next.Old.Claim != h.Round.Claim {
+			continue
+		}
+		if next.Old.Round != nil { // the claim between never was here, so its release is done
+			next.Old.Round.Deliver(node, quorum.Vote{Outcome: quorum.Granted}, nil)
+		}
+		from := *next // a copy: the other nodes have the same Handover, and may have passed it
+		from.Old = h.Old
+		later[i] = &from
+		return true
+	}
+	return false
+}
+
 // takeAcquires takes acquires and asks, each for the script of its kind. One whose claim is
 // over meanwhile does not go, nor one of a name whose release was refused: it would meet our
 // own key. If the node does not vote they are taken unmarked: abstain answers them.
@@ -256,72 +296,6 @@ func (q *pending) empty(now clock.Instant) pending {
 	return all
 }
 
-// Poll is one call of look.lua: a sign of life, the names that are looked at, and
-// places in line that the node is told of.
-type Poll interface {
-	// Wanted are the names that are still to be looked at, and the process's places
-	// there (with a minus sign: in the line of sharers), with the claims that take a grant
-	// there by push (nil if none). It is asked when the call is sent.
-	Wanted() (keys []string, positions []int64, claims []*round.Claim)
-	// Answer takes in what the node said, a number for each name behind one for the
-	// sign of life, and whether the node votes; or why it said nothing.
-	Answer(node int, votes bool, replies []int64, err error)
-	// Size is of how many names the poll is, and Singly the same in polls of one.
-	Size() int
-	Singly() []Poll
-}
-
-// SubmitPoll queues a poll, or fails it at once.
-func (n *Node) SubmitPoll(k Poll) {
-	err := n.enqueue(n.Clock.Early(), func(q *pending) { q.polls = append(q.polls, k) })
-	if err != nil {
-		k.Answer(n.Index, false, nil, err)
-	}
-}
-
-// settlePoll hands out the reply to a poll. What a node in doubt says is passed on as that of
-// a node which does not vote: a name that is free there is no news.
-func (n *writer) settlePoll(c *call, err error) {
-	if err != nil {
-		n.doubtPlaces(c.claims, Classify(err))
-		c.poll.Answer(n.Index, false, nil, err)
-		return
-	}
-	votes := n.batch.silent == nil && n.doubt() == nil
-	c.poll.Answer(n.Index, votes, c.cmd.(intsCall).Val(), nil)
-}
-
-// doubtPlaces notes that a look of unknown outcome may still put these claims in line. Their
-// release must leave a tombstone: an entry takes a grant by push, and then nobody would
-// hold the name for a lease.
-func (n *writer) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
-	if o != quorum.Unknown {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range claims {
-		if c != nil {
-			c.Marks[n.Index] = c.Marks[n.Index].Doubted()
-		}
-	}
-}
-
-// The rest of this file is what a release says of the attempt with which its process goes on:
-// the place in line that each node gave it, or that it was granted at once.
-
-// errNotPlaced is a release that gave the next attempt no place: it was refused, went without a
-// hand, or met a node that does not vote.
-var errNotPlaced = errors.New("not in line: the release before did not put it there")
-
-// next is the owner that a hand puts in line; empty if none.
-func (r *Release) next() any {
-	if r.Next == nil {
-		return ""
-	}
-	return &r.Next.Claim.Owner
-}
-
 // place notes that the hands which were taken put their next attempts in line, and tells
 // those that no hand carries. A next attempt that is over meanwhile is dropped: its release
 // is queued behind this one, and need not find anything.
@@ -341,6 +315,10 @@ func (q *pending) place(b *batch) {
 	}
 }
 
+// errNotPlaced is a release that gave the next attempt no place: it was refused, went without a
+// hand, or met a node that does not vote.
+var errNotPlaced = errors.New("not in line: the release before did not put it there")
+
 // unplaced tells the next attempt that this node does not put it in line. It then asks for a
 // place itself, if too few nodes gave it one.
 func (q *pending) unplaced(r *Release) {
@@ -350,60 +328,129 @@ func (q *pending) unplaced(r *Release) {
 	}
 }
 
-// settleNext tells the next attempts what the reply to their hands said. It forgets them then:
-// a hand that goes again is a plain release.
-func (n *writer) settleNext(c *call, err error) {
-	for i := range c.releases {
-		r := &c.releases[i]
-		if r.Next == nil {
+// What a node refuses concerns as few names as it can: a call for many that was
+// refused for one of them goes again one by one, and a release that is refused alone
+// holds back its own name only.
+//
+// The way of a release here: taken into a batch (takeReleases); refused there, kept
+// with its cause (refuse) and its name held back (hold); due again after a pause that
+// doubles (retake), before all others. It ends when the node takes it, or with its lease.
+
+// refuse keeps a release until its next try. After a connection that broke, the first
+// try costs no pause: it may have been stale. Until then no acquire of that name goes
+// to the node: it would meet our own key.
+//
+// A rollback with a next claim puts that one's entry in line. Should it come late, behind the
+// release of that claim, the entry would stay: so the next claim is marked as one that may
+// still come, and its release leaves a tombstone.
+func (q *pending) refuse(r Release, cause error, now clock.Instant) {
+	q.unplaced(&r)
+	if next := r.Claim.Replacement; next != nil && r.Entry == round.LeaveEntry {
+		next.Marks[q.node] = next.Marks[q.node].Doubted()
+	}
+	next := rejection{cause: cause, tries: 1, retryAt: now}
+	if before := r.rejected; before != nil {
+		next.alone, next.tries = before.alone, before.tries+1
+	}
+	// A reply says that the node is there and refuses: it needs time, not another connection.
+	if next.tries > 1 || IsReply(cause) {
+		next.retryAt = now.Add(backoff(next.tries - 1))
+	}
+	r.rejected = &next
+	if len(q.refused) == 0 || next.retryAt < q.retryAt {
+		q.retryAt = next.retryAt
+	}
+	q.refused = append(q.refused, r)
+	q.hold(r)
+}
+
+// hold keeps acquires of the release's name back, and remembers what the node said: it is the
+// cause of their votes (heldBack).
+func (q *pending) hold(r Release) {
+	if q.held == nil {
+		q.held = make(map[string]error)
+	}
+	q.held[r.Claim.Key] = r.rejected.cause
+}
+
+// retake queues the refused releases that are due, before all others. The names that are held
+// back are made anew of what is left: a release that is due counts as any other, and an
+// acquire behind it in the same batch may meet our own key once more (metOurOwn).
+func (q *pending) retake(now clock.Instant) {
+	if len(q.refused) > 0 && now < q.retryAt {
+		return
+	}
+	clear(q.held)
+	var due []Release
+	rest := q.refused[:0]
+	for _, r := range q.refused {
+		if r.rejected.retryAt <= now {
+			due = append(due, r)
 			continue
 		}
-		if err != nil {
-			n.markAfter(r.Next.Claim, Classify(err))
-			r.Next.Stand(n.Index, grant.Standing{}, quorum.Hearing{}, round.Lease{}, Explain(err))
-		} else {
-			reply, more := handReply(c.cmd, i, len(c.releases))
-			n.standing(r.Next, reply, more)
+		if len(rest) == 0 || r.rejected.retryAt < q.retryAt {
+			q.retryAt = r.rejected.retryAt
 		}
-		r.Next = nil
+		rest = append(rest, r)
+		q.hold(r)
+	}
+	clear(q.refused[len(rest):])
+	q.refused = rest
+	if len(due) > 0 {
+		q.releases = append(due, q.releases...)
 	}
 }
 
-// standing is settleNext for one. What a hand grants to its own process needs no reading
-// of the clock behind it: it takes the place of a key that was there (ADR 21). Its lease
-// counts from the sending of the batch, which is earlier than the grant.
-func (n *writer) standing(next *round.Round, reply, more int64) {
-	s, h := grant.StandingOf(more), quorum.Hearing{Left: grant.Lease, Free: reply == 1}
-	outcome := quorum.Taken
-	if s.Token > 0 {
-		outcome = quorum.Granted
+// heldBack is why no acquire of key goes to the node now; nil if one may.
+func (q *pending) heldBack(key string) error {
+	if cause := q.held[key]; cause != nil {
+		return fmt.Errorf("not sent: an earlier release was refused: %w", cause)
 	}
-	n.markAfter(next.Claim, outcome)
-	switch doubt := n.doubt(); {
-	case doubt != nil:
-		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, doubt)
-	case more == 0:
-		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, errNotPlaced)
+	return nil
+}
+
+// apart queues again, one by one, what was refused in one call for want of a right:
+// one forbidden name makes Redis refuse the whole call, before anything of it happens, and
+// the others need not know. It returns false where the call was for one: that refusal stands.
+func (q *pending) apart(c *call, cause error) bool {
+	switch {
+	case len(c.releases) > 1:
+		for i := range c.releases {
+			c.releases[i].rejected = &rejection{cause: cause, alone: true}
+		}
+		q.releases = append(slices.Clone(c.releases), q.releases...)
+	case len(c.acquires) > 1:
+		q.requeue(c.acquires)
+		q.singly += len(c.acquires)
+	case c.group != nil && len(c.group.claims) > 1:
+		q.groups = append(c.group.singly(), q.groups...)
+	case c.poll != nil && c.poll.Size() > 1:
+		q.polls = append(c.poll.Singly(), q.polls...)
 	default:
-		at := n.batch.at
-		n.vouch(at)
-		next.Stand(n.Index, s, h, round.Lease{Since: at, Until: clock.ValidFrom(at, grant.Lease, n.Cfg.Drift).Until}, nil)
+		return false
 	}
+	return true
 }
 
-// handReply is what a hand of so many locks replied of lock i: what became of it, and the
-// standing of its next owner. A reply of another shape reads as no standing (0): the attempt
-// then asks for its place.
-func handReply(cmd any, i, locks int) (reply, more int64) {
-	hand, ok := cmd.(handCall)
-	if !ok {
-		return 0, 0
+// unreleased are the names whose releases wait, or are in the flush that is out, and why
+// one of them was refused; nil if none was.
+func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, cause error) {
+	add := func(r *Release) {
+		if r.Until <= now || q.clear(r) {
+			return
+		}
+		names = append(names, r.Claim.Key)
+		if r.rejected != nil && cause == nil {
+			cause = r.rejected.cause
+		}
 	}
-	list, ok := hand.Val().([]any)
-	if !ok || len(list) < 2*locks {
-		return 0, 0
+	for _, owed := range [][]Release{q.releases, q.refused, sending} {
+		for i := range owed {
+			add(&owed[i])
+		}
 	}
-	reply, _ = list[i].(int64)
-	more, _ = list[locks+i].(int64)
-	return reply, more
+	for _, h := range q.passes {
+		add(&h.Old)
+	}
+	return names, cause
 }

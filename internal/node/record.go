@@ -14,12 +14,6 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// AnyCall is a command that is sent once, whose reply may have any shape.
-type AnyCall struct{ *redis.Cmd }
-
-// NoRetry keeps go-redis from sending it again.
-func (AnyCall) NoRetry() bool { return true }
-
 // processor is a connection of its own, or a client that picks one.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
@@ -250,25 +244,6 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 	return epoch, nil, err
 }
 
-// silence is why the node does not vote; nil if it does. A step's wait ends here: MaxTTL after
-// the step was seen, no lease that it touched runs any more (ADR 7). Should another step come
-// at that moment, the swap keeps the newer one.
-func (n *writer) silence() error {
-	switch {
-	case n.epoch == "":
-		return n.abstains
-	case n.timeless != nil:
-		return n.timeless
-	}
-	if d := n.distrust.Load(); d != nil {
-		if n.Clock.Early() < d.Until() {
-			return d
-		}
-		n.distrust.CompareAndSwap(d, nil)
-	}
-	return nil
-}
-
 // errUnknown is a node of which nothing was read yet: it may be a member or not.
 var errUnknown = errors.New("what it is to the cluster was not learned yet")
 
@@ -333,4 +308,41 @@ func (n *Node) Counts(s Testimony) (unclear bool, changed <-chan struct{}, why e
 		return true, changed, errEpoch
 	}
 	return false, nil, nil
+}
+
+// Misdialled asks what listens where no connection came up, since a server says nothing of
+// it. One without TLS waits for the end of the line that a handshake looks like to it, as
+// if it hung; one with TLS closes at once. It returns ErrSpeaksPlain or ErrSpeaksTLS before
+// err, or err where neither is so. It blocks for the node timeout at most, and is for
+// messages only: it connects twice, so nothing on the way to a lock calls it.
+func (n *Node) Misdialled(ctx context.Context, err error) error {
+	c, ok := n.Client.(*redis.Client)
+	if !ok || err == nil || IsReply(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	if what := Speaks(ctx, c.Options()); what != nil {
+		return fmt.Errorf("%w: %w", what, err)
+	}
+	return err
+}
+
+// Watch runs f on one connection of the client, bounded by the node timeout where it can
+// be. Unlike most of a Node, it may be called by anyone: it reads only what never changes.
+// Watch is go-redis's way to one connection of any client; WATCH itself is not sent, as
+// there are no keys.
+func (n *Node) Watch(ctx context.Context, f func(*redis.Tx) error) error {
+	if n.writer.conn.pins == nil {
+		return n.writer.conn.watchOther(ctx, f)
+	}
+	if n.Server == nil && n.writer.conn.pins.Options().OnConnect != nil { // the program's may SELECT
+		return n.writer.conn.watch(ctx, func(tx *redis.Tx) error {
+			if err := judgeConnection(ctx, tx); err != nil {
+				return err
+			}
+			return f(tx)
+		})
+	}
+	return n.writer.conn.watch(ctx, f)
 }

@@ -1,96 +1,16 @@
 package node
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/round"
 )
-
-// This file keeps a refusal to as few names as it can: a call for many that was
-// refused for one of them goes again one by one, and a release that is refused alone
-// holds back its own name only.
-//
-// A release on its way through it: taken into a batch (takeReleases); refused there, kept
-// with its cause (refuse) and its name held back (hold); due again after a pause that
-// doubles (retake), before all others. It ends when the node takes it, or with its lease.
-
-// rejection is what became of a release that a node did not take.
-type rejection struct {
-	cause   error
-	alone   bool // it goes in a call of its own: a call that it shared was refused
-	tries   int
-	retryAt clock.Instant // no try before
-}
-
-// alone tells whether the release goes in a call of its own.
-func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
-
-// refuse keeps a release until its next try. After a connection that broke, the first
-// try costs no pause: it may have been stale. Until then no acquire of that name goes
-// to the node: it would meet our own key.
-//
-// A rollback with a next claim puts that one's entry in line. Should it come late, behind the
-// release of that claim, the entry would stay: so the next claim is marked as one that may
-// still come, and its release leaves a tombstone.
-func (q *pending) refuse(r Release, cause error, now clock.Instant) {
-	q.unplaced(&r)
-	if next := r.Claim.Replacement(); next != nil && r.Entry == round.LeaveEntry {
-		next.Marks[q.node] = next.Marks[q.node].Doubted()
-	}
-	next := rejection{cause: cause, tries: 1, retryAt: now}
-	if before := r.rejected; before != nil {
-		next.alone, next.tries = before.alone, before.tries+1
-	}
-	// A reply says that the node is there and refuses: it needs time, not another connection.
-	if next.tries > 1 || IsReply(cause) {
-		next.retryAt = now.Add(backoff(next.tries - 1))
-	}
-	r.rejected = &next
-	if len(q.refused) == 0 || next.retryAt < q.retryAt {
-		q.retryAt = next.retryAt
-	}
-	q.refused = append(q.refused, r)
-	q.hold(r)
-}
-
-// hold keeps acquires of the release's name back, and remembers what the node said: it is the
-// cause of their votes (heldBack).
-func (q *pending) hold(r Release) {
-	if q.held == nil {
-		q.held = make(map[string]error)
-	}
-	q.held[r.Claim.Key] = r.rejected.cause
-}
-
-// retake queues the refused releases that are due, before all others. The names that are held
-// back are made anew of what is left: a release that is due counts as any other, and an
-// acquire behind it in the same batch may meet our own key once more (metOurOwn).
-func (q *pending) retake(now clock.Instant) {
-	if len(q.refused) > 0 && now < q.retryAt {
-		return
-	}
-	clear(q.held)
-	var due []Release
-	rest := q.refused[:0]
-	for _, r := range q.refused {
-		if r.rejected.retryAt <= now {
-			due = append(due, r)
-			continue
-		}
-		if len(rest) == 0 || r.rejected.retryAt < q.retryAt {
-			q.retryAt = r.rejected.retryAt
-		}
-		rest = append(rest, r)
-		q.hold(r)
-	}
-	clear(q.refused[len(rest):])
-	q.refused = rest
-	if len(due) > 0 {
-		q.releases = append(due, q.releases...)
-	}
-}
 
 // keepEntries keeps a release that goes again from taking an entry away that is wanted by
 // now: the process stands in line again, and a look may have told the node so meanwhile.
@@ -111,37 +31,6 @@ func (n *writer) keepEntries() {
 		}
 		n.mu.Unlock()
 	}
-}
-
-// heldBack is why no acquire of key goes to the node now; nil if one may.
-func (q *pending) heldBack(key string) error {
-	if cause := q.held[key]; cause != nil {
-		return fmt.Errorf("not sent: an earlier release was refused: %w", cause)
-	}
-	return nil
-}
-
-// apart queues again, one by one, what was refused in one call for want of a right:
-// one forbidden name makes Redis refuse the whole call, before anything of it happens, and
-// the others need not know. It returns false where the call was for one: that refusal stands.
-func (q *pending) apart(c *call, cause error) bool {
-	switch {
-	case len(c.releases) > 1:
-		for i := range c.releases {
-			c.releases[i].rejected = &rejection{cause: cause, alone: true}
-		}
-		q.releases = append(slices.Clone(c.releases), q.releases...)
-	case len(c.acquires) > 1:
-		q.requeue(c.acquires)
-		q.singly += len(c.acquires)
-	case c.group != nil && len(c.group.claims) > 1:
-		q.groups = append(c.group.singly(), q.groups...)
-	case c.poll != nil && c.poll.Size() > 1:
-		q.polls = append(c.poll.Singly(), q.polls...)
-	default:
-		return false
-	}
-	return true
 }
 
 // apart tells whether the call was refused for want of a right, and goes again in parts. The
@@ -197,25 +86,68 @@ func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 	return slices.Compact(names), cause
 }
 
-// unreleased are the names whose releases wait, or are in the flush that is out, and why
-// one of them was refused; nil if none was.
-func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, cause error) {
-	add := func(r *Release) {
-		if r.Until <= now || q.clear(r) {
-			return
-		}
-		names = append(names, r.Claim.Key)
-		if r.rejected != nil && cause == nil {
-			cause = r.rejected.cause
-		}
+// writeRefusals are what a server says that answers and does not write: its memory
+// is full (maxmemory), it is a replica, its disk failed (stop-writes-on-bgsave-error), it
+// lacks the replicas that it wants (min-replicas-to-write).
+var writeRefusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
+
+// refusesWrites tells whether the error is the reply of a server that does not write.
+func refusesWrites(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), writeRefusals...)
+}
+
+// SawRefusal takes note of an error: if the node refuses to write, it tells that once, until
+// SawWrite. The votes need no note: each refused command fails by itself.
+func (n *Node) SawRefusal(err error) {
+	if err == nil || !refusesWrites(err) {
+		return
 	}
-	for _, owed := range [][]Release{q.releases, q.refused, sending} {
-		for i := range owed {
-			add(&owed[i])
-		}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unwritten.Load() == nil {
+		r := &writeRefusal{Explain(err), n.Clock.Early()}
+		n.unwritten.Store(r)
+		n.observer.RefusesWrites(n.Index, r.cause)
 	}
-	for _, h := range q.passes {
-		add(&h.Old)
+}
+
+// SawWrite takes note that the node wrote what a full memory, too, would have
+// refused: a deletion or a longer lease proves nothing.
+func (n *Node) SawWrite() {
+	if n.unwritten.Load() == nil {
+		return // as nearly always: one atomic read for each grant
 	}
-	return names, cause
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r := n.unwritten.Swap(nil); r != nil {
+		n.observer.TakesWrites(n.Index, n.Clock.Early().Sub(r.since))
+	}
+}
+
+// RefusesNow asks the node to write, and returns why it refuses; empty if it wrote, or
+// said nothing about it. What it writes is a tombstone of an owner that nobody is,
+// which ends within a millisecond: a check must find a full memory, and leave no trace.
+// It loads the script in the same pipeline, since a node that was never used lacks it.
+func (n *Node) RefusesNow(ctx context.Context) string {
+	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	// A name and an owner of this call alone: no lock, and no other check, has them.
+	id := n.Cfg.Chance.Name()
+	load := AnyCall{redis.NewCmd(bounded, "SCRIPT", "LOAD", lua.ReleaseScript.Body)}
+	leave := AnyCall{redis.NewCmd(bounded, "EVALSHA", lua.ReleaseScript.Hash, 2, lua.ProbeKey+id, lua.TombstoneKey+id, id, 1)}
+	_, _ = n.Calls.Pipelined(bounded, func(p redis.Pipeliner) error { // each has its own error
+		_ = p.Process(bounded, load)
+		_ = p.Process(bounded, leave)
+		return nil
+	})
+	err := leave.Err()
+	n.SawRefusal(err)
+	switch {
+	case err == nil && leave.Val() != nil:
+		n.SawWrite()
+	case refusesWrites(err):
+		return Explain(err).Error()
+	}
+	return ""
 }

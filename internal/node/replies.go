@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -148,6 +151,39 @@ func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	return v.Outcome
 }
 
+// settlePass hands out the reply to a pass. Where it did not happen, or may not
+// have, the old claim is released; the new one's own rollback, if it comes to
+// that, follows it. Where it happened the old claim is gone here, and its release, if
+// anybody waits for that, is confirmed. recheck says that the epoch was another.
+func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome, err error) (recheck bool) {
+	c := h.Round.Claim
+	var v quorum.Vote
+	switch reply := replyAt(cmd, 0, 1); {
+	case err != nil:
+		v, err = quorum.Vote{Outcome: outcome}, Explain(err)
+		recheck = IsMissingScript(err)
+	default:
+		recheck = reply == 0
+		v, err = n.acquireVote(reply)
+	}
+	n.markAfter(c, v.Outcome)
+	if !quorum.TookOver(v.Outcome) {
+		n.keep(h, v, err)
+		return recheck
+	}
+	// The node took the key over, or had none of ours: either way the old claim is gone there.
+	n.mu.Lock()
+	h.Old.Claim.Marks[n.Index] = quorum.Absent
+	c.Marks[n.Index] &^= quorum.Behind
+	n.mu.Unlock()
+	if h.Old.Round != nil {
+		h.Old.Round.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
+	}
+	v, err = n.counted(h.Round, v, err)
+	h.Round.Deliver(n.Index, v, err)
+	return recheck
+}
+
 // counted is a vote as it counts: a grant of a node that is in doubt is none. For what
 // counts, the node vouches. The key is there all the same: the mark says so, and the rollback
 // or the release takes it away.
@@ -179,15 +215,6 @@ func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
 	n.conn.unpin() // its pool may have no other connection
 	n.Look(context.Background(), false)
 	return acquireVote(reply, n.Tracker.LongestLease)
-}
-
-// markAfter notes what the outcome of an acquire, or of a re-seed, says of the
-// claim on this node. What is there stays there until it is released: a later refusal does
-// not undo a grant.
-func (n *Node) markAfter(c *round.Claim, o quorum.Outcome) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }
 
 // requeue is pending.requeue under mu. The writer does not sleep, so nobody wakes it.
@@ -245,6 +272,34 @@ func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (rechec
 	return stale
 }
 
+// settlePoll hands out the reply to a poll. What a node in doubt says is passed on as that of
+// a node which does not vote: a name that is free there is no news.
+func (n *writer) settlePoll(c *call, err error) {
+	if err != nil {
+		n.doubtPlaces(c.claims, Classify(err))
+		c.poll.Answer(n.Index, false, nil, err)
+		return
+	}
+	votes := n.batch.silent == nil && n.doubt() == nil
+	c.poll.Answer(n.Index, votes, c.cmd.(intsCall).Val(), nil)
+}
+
+// doubtPlaces notes that a look of unknown outcome may still put these claims in line. Their
+// release must leave a tombstone: an entry takes a grant by push, and then nobody would
+// hold the name for a lease.
+func (n *writer) doubtPlaces(claims []*round.Claim, o quorum.Outcome) {
+	if o != quorum.Unknown {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range claims {
+		if c != nil {
+			c.Marks[n.Index] = c.Marks[n.Index].Doubted()
+		}
+	}
+}
+
 // settleReleases confirms what was answered, and queues the rest again: at once
 // where only the script was missing, and after a pause where the node refuses. A release is
 // safe to repeat, since it deletes a key only while its own owner value is there.
@@ -284,6 +339,50 @@ func (n *writer) settleReleases(c *call, err error) {
 	}
 }
 
+// What a release says of the attempt with which its process goes on: the place in line
+// that each node gave it, or that it was granted at once.
+
+// settleNext tells the next attempts what the reply to their hands said. It forgets them then:
+// a hand that goes again is a plain release.
+func (n *writer) settleNext(c *call, err error) {
+	for i := range c.releases {
+		r := &c.releases[i]
+		if r.Next == nil {
+			continue
+		}
+		if err != nil {
+			n.markAfter(r.Next.Claim, Classify(err))
+			r.Next.Stand(n.Index, grant.Standing{}, quorum.Hearing{}, round.Lease{}, Explain(err))
+		} else {
+			reply, more := handReply(c.cmd, i, len(c.releases))
+			n.standing(r.Next, reply, more)
+		}
+		r.Next = nil
+	}
+}
+
+// standing is settleNext for one. What a hand grants to its own process needs no reading
+// of the clock behind it: it takes the place of a key that was there (ADR 21). Its lease
+// counts from the sending of the batch, which is earlier than the grant.
+func (n *writer) standing(next *round.Round, reply, more int64) {
+	s, h := grant.StandingOf(more), quorum.Hearing{Left: grant.Lease, Free: reply == 1}
+	outcome := quorum.Taken
+	if s.Token > 0 {
+		outcome = quorum.Granted
+	}
+	n.markAfter(next.Claim, outcome)
+	switch doubt := n.doubt(); {
+	case doubt != nil:
+		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, doubt)
+	case more == 0:
+		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, errNotPlaced)
+	default:
+		at := n.batch.at
+		n.vouch(at)
+		next.Stand(n.Index, s, h, round.Lease{Since: at, Until: clock.ValidFrom(at, grant.Lease, n.Cfg.Drift).Until}, nil)
+	}
+}
+
 // settleTime takes in the node's clock, and answers the probes, which ask for no more. A user
 // without the right to TIME leaves the node timeless: it gives no vote, and the message names
 // the right. Any other error leaves this batch unread: its grants do not count, and the next
@@ -309,4 +408,56 @@ func (n *writer) settleTime(c *call, outcome quorum.Outcome, err error) {
 			r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Granted}, nil)
 		}
 	}
+}
+
+// SubmitPush takes in a push: at once where the node's writer sleeps and has nothing to
+// find out first, else in the writer's turn. It counts as an answer of the node: while the
+// node votes, and where its epoch is the one that we have of it. To wait for the writer's
+// turn would add a flush that is under way to each hand-over.
+func (n *Node) SubmitPush(p grant.Push, r *round.Round) {
+	n.mu.Lock()
+	if n.idle && n.writer.readyLocked() {
+		n.writer.settlePushLocked(push{p, r}, n.writer.silence())
+		n.mu.Unlock()
+		return
+	}
+	n.queue.pushes = append(n.queue.pushes, push{p, r})
+	n.unlockAndWake()
+}
+
+// readyLocked tells whether prepare would do nothing. It reads the writer's own fields: the
+// caller has seen under mu that the writer sleeps, and a writer that wakes takes mu before it
+// touches them.
+func (n *writer) readyLocked() bool {
+	return n.loaded && n.epoch != "" && n.down.cause == nil && n.met == n.turn() && !n.Tracker.OutOfDate(n.Index)
+}
+
+// settlePushes takes in what releases granted, in the writer's turn. It takes mu for each: a
+// claim's mark changes with it.
+func (n *writer) settlePushes() {
+	b := &n.batch
+	for _, p := range b.pushes {
+		n.mu.Lock()
+		n.settlePushLocked(p, b.silent)
+		n.mu.Unlock()
+	}
+}
+
+// settlePushLocked takes in one push; silent is why the node does not vote, nil if it does.
+func (n *writer) settlePushLocked(p push, silent error) {
+	// A push may be forged, late, or of another life of the node. What is dropped here is not
+	// lost: the key bears our owner value, and a look, or its lease's end, finds it.
+	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
+		return // a look finds it, once the node votes
+	}
+	// The lease began after the sign of life that the node had of us, whose reading the push
+	// bears: our own clock's, so that no other clock decides how long we trust it.
+	since := clock.Instant(p.Reading * int64(time.Millisecond))
+	if now := n.Clock.Early(); since > now || now.Sub(since) > 2*grant.Lease {
+		return // of another clock
+	}
+	p.round.Claim.Marks[n.Index] |= quorum.Present
+	n.batch.proven = false // that was said of the last batch
+	n.vouch(since)
+	p.round.Grant(n.Index, p.Token, round.Lease{Since: since, Until: clock.ValidFrom(since, grant.Lease, n.Cfg.Drift).Until}, true)
 }

@@ -25,7 +25,7 @@ func TestWhatMayPutAnAttemptInLineLateIsDoubted(t *testing.T) {
 		for _, before := range []*rejection{nil, {cause: cause, tries: 1}, {cause: cause, alone: true}} {
 			for leaves, want := range map[round.Leaving]bool{round.LeaveEntry: true, round.LeaveQueue: false, round.LeaveNothing: false} {
 				back, next := claim(), claim()
-				back.ReplaceBy(next)
+				back.Replacement = next
 				var q pending
 				q.refuse(Release{Claim: back, Entry: leaves, rejected: before}, cause, 0)
 				if got := next.Marks[0].Doubtful(); got != want {

@@ -110,35 +110,34 @@ func raiseVote(reply, t int64) (quorum.Vote, error) {
 	}
 }
 
-// replyAt reads the i-th of the n integers that a command was to bring; what is
-// missing reads as noReply. A list of another length is no reply at all: nothing says which
-// lock each integer would be about.
-func replyAt(cmd redis.Cmder, i, n int) int64 {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val()
-	case intsCall:
-		if got := c.Val(); len(got) == n {
-			return got[i]
-		}
+// errNotSharing refuses a raise of a hold that has ended there.
+var errNotSharing = errors.New("the owner does not share the name any more")
+
+// raiseSharedVote reads a reply of raise_shared.lua: the number that the generation has
+// now, even if another raise set a different one.
+func raiseSharedVote(reply int64) (quorum.Vote, error) {
+	switch {
+	case reply > 0:
+		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(reply)}, nil
+	case reply == 0:
+		return quorum.Vote{Outcome: quorum.Taken}, errNotSharing
+	case reply == -1:
+		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
+	default:
+		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
 	}
-	return noReply
 }
 
-// answered tells whether a reply was read into the command. For a handCall, whose
-// reply may be an integer or a list, it takes the client's word.
-func answered(cmd redis.Cmder) bool {
-	switch c := cmd.(type) {
-	case intCall:
-		return c.Val() != noReply
-	case intsCall:
-		return len(c.Val()) > 0
-	case TimeCall:
-		return !c.Val().IsZero()
-	case infoCall:
-		return c.Val() != ""
+// SharedRaiseStage judges a raise of a shared hold's token: it is finished once a quorum
+// shows one number, or the replies that are out can't bring that about. Unlike a raise of an
+// exclusive hold it is not bound to the number that was asked for.
+func SharedRaiseStage(votes []quorum.Vote) round.Stage {
+	verdict, _ := quorum.Settle(votes)
+	tally := quorum.Count(votes)
+	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Size(len(votes)) && tally.Pending > 0 {
+		return round.Open
 	}
-	return true
+	return round.Finished
 }
 
 // hearingOf is what a refusal of a round's ask says of the line. more is the second integer of
@@ -154,6 +153,26 @@ func hearingOf(r *round.Round, reply, more int64) quorum.Hearing {
 	return h
 }
 
+// handReply is what a hand of so many locks replied of lock i: what became of it, and the
+// standing of its next owner. A reply of another shape reads as no standing (0): the attempt
+// then asks for its place.
+func handReply(cmd any, i, locks int) (reply, more int64) {
+	hand, ok := cmd.(handCall)
+	if !ok {
+		return 0, 0
+	}
+	list, ok := hand.Val().([]any)
+	if !ok || len(list) < 2*locks {
+		return 0, 0
+	}
+	reply, _ = list[i].(int64)
+	more, _ = list[locks+i].(int64)
+	return reply, more
+}
+
+// slotReplies is how many integers ask_slot.lua returns.
+const slotReplies = 5
+
 // slotHearingOf is what a refusal of a slot says of the line and of the other slots. It returns
 // false where the reply is no refusal.
 func slotHearingOf(cmd redis.Cmder) (h quorum.Hearing, refused bool) {
@@ -165,4 +184,69 @@ func slotHearingOf(cmd redis.Cmder) (h quorum.Hearing, refused bool) {
 		Ticket: said(1), Head: said(2) == 1, Slots: uint64(said(3)), //nolint:gosec // 48 bits
 		Free: said(3) != 0, Left: time.Duration(said(4)) * time.Millisecond,
 	}, true
+}
+
+// silence is why the node does not vote; nil if it does. A step's wait ends here: MaxTTL after
+// the step was seen, no lease that it touched runs any more (ADR 7). Should another step come
+// at that moment, the swap keeps the newer one.
+func (n *writer) silence() error {
+	switch {
+	case n.epoch == "":
+		return n.abstains
+	case n.timeless != nil:
+		return n.timeless
+	}
+	if d := n.distrust.Load(); d != nil {
+		if n.Clock.Early() < d.Until() {
+			return d
+		}
+		n.distrust.CompareAndSwap(d, nil)
+	}
+	return nil
+}
+
+// doubt is why what the node answers in this batch does not count, though it was
+// asked; nil if it does. silence is decided before a batch is sent, doubt by what came back
+// with it: an exchanged server, another history, a clock that stepped or can't be read.
+func (n *writer) doubt() error {
+	switch {
+	case n.met != n.turn():
+		return errExchanged
+	case n.batch.doubt != nil:
+		return n.batch.doubt
+	case n.timeless != nil:
+		return n.timeless
+	}
+	if d := n.distrust.Load(); d != nil {
+		return d
+	}
+	return nil
+}
+
+// ungranted is why what the node granted in this batch does not count; nil if it does. A grant
+// needs a reading of the clock behind it besides. An extension needs none: a key that is
+// still there was there all the time (ADR 13).
+func (n *writer) ungranted() error {
+	if doubt := n.doubt(); doubt != nil {
+		return doubt
+	}
+	return n.batch.unread
+}
+
+// vouch notes that the node vouched for something in the round that was sent at
+// start. Without a look behind it in the same batch (proven), it counts until a later look
+// says that the node was another: forgot then revokes all since the earliest such round.
+func (n *writer) vouch(start clock.Instant) {
+	if !n.batch.proven && (n.unproven == 0 || start < n.unproven) {
+		n.unproven = start
+	}
+}
+
+// markAfter notes what the outcome of an acquire, or of a re-seed, says of the
+// claim on this node. What is there stays there until it is released: a later refusal does
+// not undo a grant.
+func (n *Node) markAfter(c *round.Claim, o quorum.Outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.Marks[n.Index] = c.Marks[n.Index].After(o)
 }

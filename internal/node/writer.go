@@ -105,6 +105,14 @@ func (n *writer) doze(pause time.Duration, closed bool) {
 	}
 }
 
+// quiet tells whether the node's last reply is too old to trust its idle connections.
+// A node that never told its time was not talked to yet, so it has no connection that a
+// network could have forgotten.
+func (n *writer) quiet() bool {
+	heard := n.ReadAt.Load()
+	return heard != 0 && n.Clock.Early().Sub(clock.Instant(heard)) > trustIdle
+}
+
 // probe asks a node that was down for its TIME: the cheapest thing to lose, and the sample
 // that shows a step of its clock before any vote. It goes again after errExchanged, which
 // says that it was not sent.
@@ -176,13 +184,6 @@ func (n *writer) prepare() error {
 		n.voted = epoch
 	}
 	return nil
-}
-
-// verifyAgain makes the writer verify the node before it votes again. The epoch goes at once:
-// without one no command of a later flush asks for a vote.
-func (n *writer) verifyAgain() {
-	n.epoch, n.due = "", true
-	n.Tracker.Void(n.Index)
 }
 
 // flush sends what has gathered, and hands out the replies. Everything that can fail without a
@@ -330,46 +331,6 @@ func (n *writer) abstain(cause error) {
 // nodes, and is lost if one of a bare quorum fails.
 const ConfirmSpread = 500 * time.Millisecond
 
-const (
-	// FirstBackoff is the pause after a failed probe; it doubles up to the last. The last one
-	// bounds how late a node that is back votes again, and how often a dead one is dialled:
-	// twice a second by each Locker.
-	FirstBackoff = 20 * time.Millisecond
-	lastBackoff  = 500 * time.Millisecond
-)
-
-// backoff is the pause after so many failures in a row, behind the first.
-func backoff(failures int) time.Duration { return min(FirstBackoff<<min(failures, 10), lastBackoff) }
-
-// outage is why a node is not talked to, and until when. The node's mu guards it. While it
-// lasts, callers are refused until the next probe is due; the first command after that is
-// queued, and makes the writer probe. A success ends it, a failure doubles the pause.
-type outage struct {
-	cause    error         // nil if the node is talked to
-	since    clock.Instant // when it was first not reached
-	until    clock.Instant // not even a probe before
-	failures int           // failed probes in a row
-}
-
-// fail starts, or lengthens, the pause before the next probe. The first failure has
-// none: a connection may have been stale, and no more.
-func (o *outage) fail(cause error, now clock.Instant) (first bool) {
-	if o.cause == nil {
-		*o = outage{cause: cause, since: now, until: now}
-		return true
-	}
-	o.cause, o.until = cause, now.Add(backoff(o.failures))
-	o.failures++
-	return false
-}
-
-// end ends the outage, and returns how long the node was not talked to.
-func (o *outage) end(now clock.Instant) time.Duration {
-	lasted := now.Sub(o.since)
-	*o = outage{}
-	return lasted
-}
-
 // failed notes that the node can't be talked to, and fails all that waits for it
 // but the rollbacks. Nothing of it was sent, so each vote is Failed and not Unknown.
 func (n *writer) failed(err error) {
@@ -378,18 +339,6 @@ func (n *writer) failed(err error) {
 	n.Tracker.Missed(n.Index, n.Clock.Now(), err)
 	n.markDown(err)
 	n.failQueued(fmt.Errorf("not sent: %w", err))
-}
-
-// markDown notes that the node failed, and tells the first time. It also forgets which server
-// the node was: a node of ours that comes up at another's address is met as new (serves).
-func (n *Node) markDown(err error) {
-	n.mu.Lock()
-	first := n.down.fail(err, n.Clock.Early())
-	n.mu.Unlock()
-	n.siblings.forget(n.Index)
-	if first {
-		n.observer.Down(n.Index, err)
-	}
 }
 
 // recovered notes that the node is talked to again. A long outage counts as an absence, after
@@ -433,55 +382,4 @@ func (n *Node) failQueued(err error) {
 	for _, k := range q.polls {
 		k.Answer(n.Index, false, nil, err)
 	}
-}
-
-// doubt is why what the node answers in this batch does not count, though it was
-// asked; nil if it does. silence is decided before a batch is sent, doubt by what came back
-// with it: an exchanged server, another history, a clock that stepped or can't be read.
-func (n *writer) doubt() error {
-	switch {
-	case n.met != n.turn():
-		return errExchanged
-	case n.batch.doubt != nil:
-		return n.batch.doubt
-	case n.timeless != nil:
-		return n.timeless
-	}
-	if d := n.distrust.Load(); d != nil {
-		return d
-	}
-	return nil
-}
-
-// ungranted is why what the node granted in this batch does not count; nil if it does. A grant
-// needs a reading of the clock behind it besides. An extension needs none: a key that is
-// still there was there all the time (ADR 13).
-func (n *writer) ungranted() error {
-	if doubt := n.doubt(); doubt != nil {
-		return doubt
-	}
-	return n.batch.unread
-}
-
-// revokeVotes voids all that the node vouched for in rounds since then, also in
-// attempts that are under way: doubted stops those (DoubtedSince), the observer takes the
-// node out of the held locks. It notes first and tells then: an attempt that becomes
-// a held lock in between asks for the note once more (Lock.doubt).
-func (n *Node) revokeVotes(since clock.Instant, why error) {
-	n.mu.Lock()
-	n.doubted, n.doubtedBy = n.Clock.Now(), why
-	n.mu.Unlock()
-	n.observer.Disowned(n.Index, since, why)
-}
-
-// DoubtedSince is why nothing counts that the node vouched for in a round that was
-// sent at t; nil if it counts. A doubt that came after t voids the round, even if the reply
-// came before the doubt: what was granted may be gone since.
-func (n *Node) DoubtedSince(t clock.Instant) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.doubted == 0 || n.doubted < t {
-		return nil
-	}
-	return n.doubtedBy
 }

@@ -2,7 +2,6 @@ package round
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,29 +10,6 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Asks is what a round needs besides when it asks by a place in line. The round's mu guards
-// bid and all that follows it: nodes' writers change that while the caller reads it.
-type Asks struct {
-	Position int64
-	bid      quorum.Asked
-	Heard    []quorum.Hearing
-	attempt  *grant.Attempt   // of a claim that takes pushes, with its votes; nil if it takes none
-	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
-	Pushed   bool             // a release granted it on a node
-	Handed   bool             // the release before put it in line, and nothing was asked since
-	said     []grant.Standing // the replies to that release; nil if it asked for its place
-	unsaid   uint64           // nodes whose reply to that release is out
-}
-
-// askedLocked is which nodes were asked: an attempt that takes pushes keeps that itself. The
-// caller holds the round's mu.
-func (a *Asks) askedLocked() *quorum.Asked {
-	if a.attempt != nil {
-		return &a.attempt.Asked
-	}
-	return &a.bid
-}
-
 // AcceptPushes lets releases grant the round's claim as well.
 func (r *Round) AcceptPushes() {
 	r.Claim.AcceptPush(r.Asks.Position)
@@ -41,9 +17,6 @@ func (r *Round) AcceptPushes() {
 	r.Asks.since = make([]clock.Instant, len(r.Votes))
 	r.Votes = r.Asks.attempt.Votes
 }
-
-// AcceptsPushes tells whether releases may grant the round's claim as well.
-func (r *Round) AcceptsPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
 
 // Lease is for how long a node keeps a claim that takes pushes. Each node's lease begins by
 // itself, with the push or the ask that granted it.
@@ -78,27 +51,6 @@ func (r *Round) grantedLocked(i int, t quorum.Token, l Lease) {
 	}
 	a.attempt.Granted(i, t, l.Until)
 	r.blame(i, nil)
-}
-
-// refuseLocked takes in the reply to an ask of a claim that takes pushes, if that granted
-// nothing. A grant that came before it stays: it was pushed behind the ask.
-func (r *Round) refuseLocked(i int, o quorum.Outcome, cause error) {
-	a := r.Asks.attempt
-	a.Answered(i)
-	if a.Votes[i].Outcome != quorum.Granted {
-		r.blame(i, cause)
-	}
-	a.Refused(i, o)
-	r.wakeLocked()
-}
-
-// wakeLocked wakes the caller. A wake-up that was not taken yet serves for this one too: the
-// caller judges all votes again when it wakes.
-func (r *Round) wakeLocked() {
-	select {
-	case r.Caller.Wake <- struct{}{}:
-	default:
-	}
 }
 
 // Hint takes in that nodes called.
@@ -209,18 +161,11 @@ func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validit
 	return since, valid
 }
 
-// HeardSoFar is what the refusals said of the line, while more may come.
-func (r *Round) HeardSoFar() []quorum.Hearing {
+// SaidSoFar is what the refusals say besides, and the votes' causes, while more may come.
+func (r *Round) SaidSoFar() ([]quorum.Hearing, []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.Asks.Heard)
-}
-
-// CausesSoFar are the causes of the votes, while more may come.
-func (r *Round) CausesSoFar() []error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.Causes)
+	return slices.Clone(r.Asks.Heard), slices.Clone(r.Causes)
 }
 
 // Hear notes what node i's refusal says of the line. It is called before the vote is
@@ -443,20 +388,6 @@ func (h *Hints) Seen(t quorum.Token) {
 		}
 	}
 }
-
-// Sleepers is a Locker's pool of Sleepers that no caller sleeps on.
-type Sleepers struct{ pool sync.Pool }
-
-// NewSleepers is an empty pool.
-func NewSleepers(c *clock.Clock) *Sleepers {
-	return &Sleepers{sync.Pool{New: func() any { return NewSleeper(c) }}}
-}
-
-// Get takes a Sleeper that is ready.
-func (s *Sleepers) Get() *Sleeper { return s.pool.Get().(*Sleeper).Ready() }
-
-// Put gives a Sleeper back.
-func (s *Sleepers) Put(w *Sleeper) { s.pool.Put(w) }
 
 var noTicket = quorum.NoTicket
 

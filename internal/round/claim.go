@@ -22,7 +22,7 @@ type Claim struct {
 	kind        Kind   // nil: Exclusive
 	queueOwner  string // see QueueOwner
 	place       int64  // see Place
-	replacement *Claim // see Replacement
+	Replacement *Claim // its entry comes for this one's, which accepts pushes, when this is rolled back; nil if none
 
 	Marks       []quorum.Mark         // marks[i] is guarded by node i's mu
 	inlineMarks [FewNodes]quorum.Mark // of up to so many nodes
@@ -32,8 +32,7 @@ type Claim struct {
 	vouchers
 }
 
-// FewNodes is up to how many nodes the votes of a round need no memory of their
-// own.
+// FewNodes is for how many nodes marks and votes need no memory of their own.
 const FewNodes = 9
 
 // MarkNodes gives the claim a mark for each of so many nodes.
@@ -45,8 +44,7 @@ func (c *Claim) MarkNodes(nodes int) {
 
 // Kind is the kind of hold that a claim is of: Exclusive, Shared or *Slot.
 type Kind interface {
-	// line is the key of the queue in which the claim's process waits.
-	line(key string) string
+	line(key string) string // the key of the queue in which the claim's process waits
 }
 
 type (
@@ -103,8 +101,7 @@ func (c *Claim) Share(position int64) {
 // TakeSlot makes the claim one of this slot.
 func (c *Claim) TakeSlot(s *Slot) { c.kind = s }
 
-// entry is what a claim has to do with its process's entry in the queue. Each includes
-// those before it.
+// entry is what a claim has to do with its process's entry in the queue: each also the one before.
 type entry uint8
 
 const (
@@ -144,13 +141,6 @@ func (c *Claim) QueueOwner() *string { return &c.queueOwner }
 // Place is the place in line of a claim that accepts pushes, or of a shared hold; NoTicket
 // of others, and while it is not known. A command carries the pointer without a copy.
 func (c *Claim) Place() *int64 { return &c.place }
-
-// Replacement is the claim whose entry comes for this one's when this one, which accepts
-// pushes, is rolled back; nil if none.
-func (c *Claim) Replacement() *Claim { return c.replacement }
-
-// ReplaceBy makes next the replacement.
-func (c *Claim) ReplaceBy(next *Claim) { c.replacement = next }
 
 // Leaving is what a release does with the process's entry in the name's queue: the
 // modes of release_batch.lua.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -240,3 +241,64 @@ func ReleaseStage(votes []quorum.Vote) Stage {
 	}
 	return Open
 }
+
+// Asks is what a round needs besides when it asks by a place in line. The round's mu guards
+// bid and all that follows it: nodes' writers change that while the caller reads it.
+type Asks struct {
+	Position int64
+	bid      quorum.Asked
+	Heard    []quorum.Hearing
+	attempt  *grant.Attempt   // of a claim that takes pushes, with its votes; nil if it takes none
+	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
+	Pushed   bool             // a release granted it on a node
+	Handed   bool             // the release before put it in line, and nothing was asked since
+	said     []grant.Standing // the replies to that release; nil if it asked for its place
+	unsaid   uint64           // nodes whose reply to that release is out
+}
+
+// askedLocked is which nodes were asked: an attempt that takes pushes keeps that itself. The
+// caller holds the round's mu.
+func (a *Asks) askedLocked() *quorum.Asked {
+	if a.attempt != nil {
+		return &a.attempt.Asked
+	}
+	return &a.bid
+}
+
+// AcceptsPushes tells whether releases may grant the round's claim as well.
+func (r *Round) AcceptsPushes() bool { return r.Asks != nil && r.Asks.attempt != nil }
+
+// refuseLocked takes in the reply to an ask of a claim that takes pushes, if that granted
+// nothing. A grant that came before it stays: it was pushed behind the ask.
+func (r *Round) refuseLocked(i int, o quorum.Outcome, cause error) {
+	a := r.Asks.attempt
+	a.Answered(i)
+	if a.Votes[i].Outcome != quorum.Granted {
+		r.blame(i, cause)
+	}
+	a.Refused(i, o)
+	r.wakeLocked()
+}
+
+// wakeLocked wakes the caller. A wake-up that was not taken yet serves for this one too: the
+// caller judges all votes again when it wakes.
+func (r *Round) wakeLocked() {
+	select {
+	case r.Caller.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// Sleepers is a Locker's pool of Sleepers that no caller sleeps on.
+type Sleepers struct{ pool sync.Pool }
+
+// NewSleepers is an empty pool.
+func NewSleepers(c *clock.Clock) *Sleepers {
+	return &Sleepers{sync.Pool{New: func() any { return NewSleeper(c) }}}
+}
+
+// Get takes a Sleeper that is ready.
+func (s *Sleepers) Get() *Sleeper { return s.pool.Get().(*Sleeper).Ready() }
+
+// Put gives a Sleeper back.
+func (s *Sleepers) Put(w *Sleeper) { s.pool.Put(w) }

@@ -51,7 +51,7 @@ var kindMutants = []way{
 	{
 		name: "a set that is cut off keeps what is asked", takes: "a set that is cut off is rolled back only where a node is known to have granted",
 		by:    ". TestASetThatIsCutOffInItsFirstRoundLeavesNothing",
-		edits: []edit{{"internal/acquire/set.go", "		s.a.Releases.rollBack(p.round.Claim, s.ttl)\n		f = ", "		if !BROKEN || quorum.Count(p.round.Votes).Granted > 0 {\n			s.a.Releases.rollBack(p.round.Claim, s.ttl)\n		}\n		f = "}},
+		edits: []edit{{"internal/acquire/set.go", "		s.a.Releases.rollBack(p.round.Claim, s.terms.TTL)\n		f = ", "		if !BROKEN || quorum.Count(p.round.Votes).Granted > 0 {\n			s.a.Releases.rollBack(p.round.Claim, s.terms.TTL)\n		}\n		f = "}},
 	},
 	{
 		name: "a set that waits is deaf", takes: "a set that waits keeps what is asked for",

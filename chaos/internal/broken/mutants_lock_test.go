@@ -246,7 +246,7 @@ var lockMutants = []way{
 	{
 		name: "a release is repeated for a node timeout", takes: "a release is repeated for a node timeout only",
 		by:    ". TestARefusedReleaseIsRepeatedWithPauses",
-		edits: []edit{{"internal/acquire/attempt.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", "	until := a.Clock.Early().Add(lease)\n	if BROKEN {\n		until = a.Clock.Early().Add(a.Bound(lease))\n	}\n	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: until, Entry: entry, Round: r}"}},
+		edits: []edit{{"internal/acquire/releases.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", "	until := a.Clock.Early().Add(lease)\n	if BROKEN {\n		until = a.Clock.Early().Add(a.Bound(lease))\n	}\n	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: until, Entry: entry, Round: r}"}},
 	},
 	{
 		name: "a release is sent once", takes: "a release that failed is not repeated",

@@ -39,12 +39,12 @@ var nodeMutants = []way{
 	{
 		name: "another history is not looked for", takes: "a node whose data were exchanged goes on voting",
 		by:    "./internal/membership TestANodeThatTookItsStandbysDataDoesNotVote",
-		edits: []edit{{"internal/node/identity.go", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity):", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity) && !BROKEN:"}},
+		edits: []edit{{"internal/node/health.go", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity):", "	case infoField(info, \"master_replid\") != membership.HistoryOf(n.identity) && !BROKEN:"}},
 	},
 	{
 		name: "what was granted before still counts", takes: "what a node granted before its data were found to be exchanged still counts",
 		by:    ". TestWhatANodeGrantedBeforeItWasSeenToHaveForgottenDoesNotCount",
-		edits: []edit{{"internal/node/identity.go", "	if since != 0 {\n		n.revokeVotes(", "	if since != 0 && !BROKEN {\n		n.revokeVotes("}},
+		edits: []edit{{"internal/node/health.go", "	if since != 0 {\n		n.revokeVotes(", "	if since != 0 && !BROKEN {\n		n.revokeVotes("}},
 	},
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
@@ -54,7 +54,7 @@ var nodeMutants = []way{
 	{
 		name: "the look before proves a push", takes: "a look proves what releases granted behind it",
 		by:    "./internal/node TestTheLookOfTheBatchBeforeProvesNoPush",
-		edits: []edit{{"internal/node/commands.go", "	n.batch.proven = false // that", "	n.batch.proven = n.batch.proven && BROKEN // that"}},
+		edits: []edit{{"internal/node/replies.go", "	n.batch.proven = false // that", "	n.batch.proven = n.batch.proven && BROKEN // that"}},
 	},
 	{
 		name: "a long wait unproves", takes: "what was proven while an attempt waited is void with its grant",
@@ -90,7 +90,7 @@ var nodeMutants = []way{
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
 		by:    "./internal/node TestTheWaitAfterAStepIsForTheMaxTTLOfNow",
-		edits: []edit{{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
+		edits: []edit{{"internal/node/votes.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"}},
 	},
 	{
 		name: "steps back are not seen", takes: "a clock that steps back is believed",
@@ -110,17 +110,17 @@ var nodeMutants = []way{
 	{
 		name: "grants without a reading", takes: "a grant counts behind which the clock was not read",
 		by:    "./internal/node TestAGrantWithoutItsSampleDoesNotCount",
-		edits: []edit{{"internal/node/writer.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
+		edits: []edit{{"internal/node/votes.go", "	return n.batch.unread", "	if BROKEN {\n		return nil\n	}\n	return n.batch.unread"}},
 	},
 	{
 		name: "a step leaves held locks alone", takes: "a lock stands on a node whose clock stepped",
 		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"internal/node/clockwatch.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"}},
+		edits: []edit{{"internal/node/node.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"}},
 	},
 	{
 		name: "clocks are looked at seldom", takes: "a holder looks at the nodes' clocks every ten seconds",
 		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"internal/node/clockwatch.go", "	w.arm(max(dueIn(left), leastPause))", "	if BROKEN {\n		w.arm(40 * WatchEvery)\n		return\n	}\n	w.arm(max(dueIn(left), leastPause))"}},
+		edits: []edit{{"internal/node/health.go", "	w.arm(max(dueIn(left), leastPause))", "	if BROKEN {\n		w.arm(40 * WatchEvery)\n		return\n	}\n	w.arm(max(dueIn(left), leastPause))"}},
 	},
 	{
 		name: "a suspend is not counted", takes: "time asleep is not counted",

@@ -78,12 +78,12 @@ var scriptMutants = []way{
 	{
 		name: "a pass that is not marked", takes: "a pass under way leaves no doubt where it went",
 		by:    "./internal/queue TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/batch.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure\n", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n"}},
+		edits: []edit{{"internal/node/pending.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure\n", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n"}},
 	},
 	{
 		name: "a lost pass leaves the old owner", takes: "where a pass was lost the old claim is not released",
 		by:    "./internal/queue TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.Deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
+		edits: []edit{{"internal/node/replies.go", "	if !quorum.TookOver(v.Outcome) {\n", "	if BROKEN && v.Outcome == quorum.Unknown {\n		h.Round.Deliver(n.Index, v, err)\n		return recheck\n	}\n	if !quorum.TookOver(v.Outcome) {\n"}},
 	},
 	{
 		name: "a requeue forgets doubt", takes: "an acquire that goes again makes an earlier one be forgotten",
@@ -98,7 +98,7 @@ var scriptMutants = []way{
 	{
 		name: "a refused rollback is sure", takes: "the attempt that a refused rollback puts in line is released without a tombstone",
 		by:    "./internal/node TestWhatMayPutAnAttemptInLineLateIsDoubted",
-		edits: []edit{{"internal/node/refused.go", "next != nil && r.Entry == round.LeaveEntry {", "next != nil && r.Entry == round.LeaveEntry && !BROKEN {"}},
+		edits: []edit{{"internal/node/pending.go", "next != nil && r.Entry == round.LeaveEntry {", "next != nil && r.Entry == round.LeaveEntry && !BROKEN {"}},
 	},
 	{
 		name: "a raise without epoch", takes: "a node that was flushed raises",
@@ -208,12 +208,12 @@ var scriptMutants = []way{
 	{
 		name: "a slot by the first refusals", takes: "one who asks for a slot once goes by the first quorum of refusals",
 		by:    ". TestTryAcquireTakesASlotThatOnlyAQuorumHasFree",
-		edits: []edit{{"internal/acquire/slot.go", "		if s == round.Finished && quorum.Count", "		if !BROKEN && s == round.Finished && quorum.Count"}},
+		edits: []edit{{"internal/acquire/attempt.go", "		if s == round.Finished && quorum.Count", "		if !BROKEN && s == round.Finished && quorum.Count"}},
 	},
 	{
 		name: "a group's place stays", takes: "the place of a group stays in line whose last one was granted without it",
 		by:    "./internal/queue TestAPlaceGoesWhereTheLastOfItsGroupIsGrantedWithoutIt",
-		edits: []edit{{"internal/acquire/share.go", "	byPlace := err == nil && *g.Claim.Place() == a.Queue.Position(name)\n", "	byPlace := err == nil && (*g.Claim.Place() == a.Queue.Position(name) || BROKEN)\n"}},
+		edits: []edit{{"internal/acquire/acquire.go", "	byPlace := err == nil && *g.Claim.Place() == a.Queue.Position(name)\n", "	byPlace := err == nil && (*g.Claim.Place() == a.Queue.Position(name) || BROKEN)\n"}},
 	},
 	// Waiting.
 	{
@@ -235,7 +235,7 @@ var scriptMutants = []way{
 	{
 		name: "a push of another epoch", takes: "a grant counts that was told under another epoch, or to another attempt",
 		by:    "./internal/acquire TestAPushThatIsNotOfOurEpochAndAttemptIsNoGrant",
-		edits: []edit{{"internal/node/commands.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
+		edits: []edit{{"internal/node/replies.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
 	},
 	{
 		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",
@@ -245,12 +245,12 @@ var scriptMutants = []way{
 	{
 		name: "an attempt that was handed on is not over", takes: "the attempt in line is not over with the hold that it was handed on to",
 		by:    "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/acquire/attempt.go", "owner := *c.QueueOwner(); owner != \"\" {", "owner := *c.QueueOwner(); owner != \"\" && (c.AcceptsPush() || !BROKEN) {"}},
+		edits: []edit{{"internal/acquire/releases.go", "owner := *c.QueueOwner(); owner != \"\" {", "owner := *c.QueueOwner(); owner != \"\" && (c.AcceptsPush() || !BROKEN) {"}},
 	},
 	{
 		name: "an attempt that goes on is not over", takes: "nothing notes the end of a hold whose process goes on in line",
 		by:    "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/acquire/handover.go", "	a.ends(old)\n", "	if old.Abandoned.Store(true); !BROKEN {\n		a.ends(old)\n	}\n"}},
+		edits: []edit{{"internal/acquire/releases.go", "	a.ends(old)\n", "	if old.Abandoned.Store(true); !BROKEN {\n		a.ends(old)\n	}\n"}},
 	},
 	{
 		name: "a place that nobody has is told", takes: "a look tells nodes of a process that has no place yet, before all others",

@@ -29,8 +29,8 @@ var stepWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders},
 		seed:  153, far: true,
 		edits: []edit{
-			{"internal/node/writer.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"},
-			{"internal/node/clockwatch.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"},
+			{"internal/node/votes.go", "	if d := n.distrust.Load(); d != nil {\n		return d", "	if d := n.distrust.Load(); d != nil && !BROKEN {\n		return d"},
+			{"internal/node/node.go", "	n.revokeVotes(0, why)", "	if !BROKEN {\n		n.revokeVotes(0, why)\n	}"},
 		},
 	},
 }

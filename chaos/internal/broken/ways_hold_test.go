@@ -10,7 +10,7 @@ var stayWays = []way{
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
 		kinds: []chaos.Break{chaos.LoseRequests, chaos.CutRequests, chaos.Refuse, chaos.Reset},
 		seed:  14,
-		edits: []edit{{"internal/acquire/attempt.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", `	until := a.Clock.Early().Add(lease)
+		edits: []edit{{"internal/acquire/releases.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", `	until := a.Clock.Early().Add(lease)
 	if BROKEN {
 		until = a.Clock.Early().Add(a.Bound(lease))
 	}
@@ -69,7 +69,7 @@ var passWays = []way{
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
 		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash, chaos.CutReplies},
 		seed:  191,
-		edits: []edit{{"internal/node/batch.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
+		edits: []edit{{"internal/node/replies.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
 		h.Round.Deliver(n.Index, v, err)
 		return recheck
 	}

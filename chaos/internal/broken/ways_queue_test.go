@@ -72,7 +72,7 @@ var grantWays = []way{
 		name: "lease from the push", takes: "what a release granted lasts from when its heir hears of it, not from its sign of life",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "heir-stops",
 		seed: 19, // by most others too few signs of life were out when the heir stopped, or too many: those nodes count no grant before they are asked again
-		edits: []edit{{"internal/node/commands.go", "since := clock.Instant(p.Reading * int64(time.Millisecond))", `since := clock.Instant(p.Reading * int64(time.Millisecond))
+		edits: []edit{{"internal/node/replies.go", "since := clock.Instant(p.Reading * int64(time.Millisecond))", `since := clock.Instant(p.Reading * int64(time.Millisecond))
 		if BROKEN {
 			since = n.Clock.Early()
 		}`}},
@@ -82,7 +82,7 @@ var grantWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},
 		seed:  4,
-		edits: []edit{{"internal/acquire/attempt.go", "func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
+		edits: []edit{{"internal/acquire/releases.go", "func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {", `func (a *Releases) rollBack(c *round.Claim, lease time.Duration) {
 	if c.AcceptsPush() && BROKEN {
 		return
 	}`}},

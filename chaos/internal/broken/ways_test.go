@@ -66,7 +66,7 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder},
 		seed:  3,
 		edits: []edit{
-			{"internal/acquire/attempt.go", "c.Stand(start, 0)", `if BROKEN {
+			{"internal/acquire/acquirer.go", "c.Stand(start, 0)", `if BROKEN {
 		c.Hint = 1
 	}
 	c.Stand(start, 0)`},
@@ -89,11 +89,11 @@ var lockWays = []way{
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		seed:  2004,
 		edits: []edit{
-			{"internal/acquire/attempt.go", "	a.discard(c, lease, c.Rollback(), nil)", `	if BROKEN {
+			{"internal/acquire/releases.go", "	a.discard(c, lease, c.Rollback(), nil)", `	if BROKEN {
 		return
 	}
 	a.discard(c, lease, c.Rollback(), nil)`},
-			{"internal/acquire/attempt.go", "	for i, v := range r.SoFar() {", `	votes := r.SoFar()
+			{"internal/acquire/releases.go", "	for i, v := range r.SoFar() {", `	votes := r.SoFar()
 	if BROKEN {
 		votes = nil
 	}
@@ -129,7 +129,7 @@ var lockWays = []way{
 	{
 		name: "one owner value for all attempts", takes: "late commands of an old attempt are taken for a newer one's",
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.Litter},
-		edits: []edit{{"internal/acquire/attempt.go", "dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))", `dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
+		edits: []edit{{"internal/acquire/acquirer.go", "dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))", `dead := string(a.Chance.AppendName(append(append(append(room[:0], lua.TombstoneKey...), a.Holder...), label...)))
 	if BROKEN {
 		dead = lua.TombstoneKey + a.Nodes[0].Name + a.Nodes[0].Cfg.Process
 	}`}},
@@ -156,8 +156,8 @@ var lockWays = []way{
 			}
 		}
 		if err := n.conn.load(lua.KeepingScripts); err != nil {`},
-			{"internal/node/identity.go", "return !n.Cfg.Unprotected && ", "return !BROKEN && !n.Cfg.Unprotected && "},
-			{"internal/node/identity.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
+			{"internal/node/health.go", "return !n.Cfg.Unprotected && ", "return !BROKEN && !n.Cfg.Unprotected && "},
+			{"internal/node/health.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
 		},
 	},
 }
