@@ -375,8 +375,8 @@ func TestABatchHasItsOrder(t *testing.T) {
 		}, []string{"release_batch", "acquire_batch", "time"}},
 		{"a release of what is not there", func(s *server) {
 			r := s.release(s.claim("a"))
-			r.Claim.Marks[0] = quorum.Absent
 			s.Release(r)
+			r.Claim.Marks[0] = quorum.Absent // since then
 		}, nil},
 		{"a hand of what may still come", func(s *server) {
 			r := s.release(s.claim("a"))
