@@ -174,16 +174,12 @@ func TestComposeHealthCheckFailsWhenTheServerIsNotHealthy(t *testing.T) {
 func composeHealthy(t *testing.T, check, cli, script string) bool {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, cli), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, cli), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	grep, err := exec.LookPath("grep")
 	if err != nil {
 		t.Skip("no grep, as the images have it")
 	}
-	if err := os.Symlink(grep, filepath.Join(dir, "grep")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(grep, filepath.Join(dir, "grep")))
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", check)
 	cmd.Env = []string{"PATH=" + dir}
 	return cmd.Run() == nil
@@ -235,9 +231,7 @@ func composeOnly(t *testing.T, name string, parent composeMap, key string) strin
 func readCompose(t *testing.T) composeMap {
 	t.Helper()
 	text, err := os.ReadFile("docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &composeParser{anchors: map[string]composeMap{}}
 	for i, line := range strings.Split(string(text), "\n") {
 		if s := strings.TrimSpace(line); s != "" && !strings.HasPrefix(s, "#") {

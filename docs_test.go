@@ -43,18 +43,14 @@ func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
 func sources(t *testing.T, pattern string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") != (pattern == "*_test.go") {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files = append(files, f)
 	}
 	return files
@@ -210,9 +206,7 @@ func synopses(t *testing.T) map[string]string {
 		found[dir] += nameless.ReplaceAllString(new(doc.Package).Synopsis(f.Doc.Text()), "")
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -247,9 +241,7 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if starters == 0 {
 		t.Error("no test starts servers by itself: mend the pattern")
 	}
@@ -265,18 +257,14 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 

@@ -381,9 +381,7 @@ func lockOver(t *testing.T, urls []string) {
 	prefix := redlock.WithPrefix("redlock-test:" + uuid.NewString() + ":")
 	open := func() *redlock.Locker {
 		l, err := redlock.Open(t.Context(), urls, prefix, redlock.WithNodeTimeout(2*time.Second))
-		if err != nil {
-			t.Fatalf("Open: %v", err)
-		}
+		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
 		return l
 	}

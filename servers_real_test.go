@@ -489,9 +489,7 @@ func TestTheRightsThatThePageListsAreEnough(t *testing.T) {
 	urls := managed(t, 3)
 	opened := func(opts ...redlock.Option) *redlock.Locker {
 		l, err := redlock.Open(t.Context(), urls, append(opts, redlock.WithPrefix("orders/"), redlock.WithNodeTimeout(patient))...)
-		if err != nil {
-			t.Fatalf("Open: %v", err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}

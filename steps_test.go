@@ -177,9 +177,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 func TestALeaseBeyondMaxTTLSaysWhyItStays(t *testing.T) {
 	l, nodes := newLocker(t, 3, redlock.WithNodeTimeout(patient))
 	for _, n := range nodes.Nodes() {
-		if err := n.Miniredis().Set("orders/42", "somebody"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Miniredis().Set("orders/42", "somebody"))
 		n.Miniredis().SetTTL("orders/42", 3*time.Hour)
 	}
 	_, err := l.TryAcquire(t.Context(), "orders/42")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // both opens this library and redsync over the same five real masters.
@@ -26,18 +27,14 @@ func both(t *testing.T, e *env) (*redlock.Locker, *redsync.Redsync) {
 func newTestEnv(t *testing.T) *env {
 	t.Helper()
 	c, err := clusterOf(t.Context(), redisserver.NeedAll(t, nodes, redisserver.Config{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &env{servers: c, addrs: c.addrs(), options: []redlock.Option{redlock.WithNodeTimeout(2 * time.Second)}}
 }
 
 func open(t *testing.T, f opener, e *env) *contender {
 	t.Helper()
 	c, err := f(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.close(); err != nil {
 			t.Errorf("closing: %v", err)
@@ -49,9 +46,7 @@ func open(t *testing.T, f opener, e *env) *contender {
 func TestOurLockExcludesRedsync(t *testing.T) {
 	ours, theirs := both(t, newTestEnv(t))
 	lock, err := ours.Acquire(t.Context(), "migrated")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	mutex := theirs.NewMutex("migrated")
 	var taken *redsync.ErrTaken
 	if err := mutex.TryLockContext(t.Context()); !errors.As(err, &taken) {
@@ -63,9 +58,7 @@ func TestOurLockExcludesRedsync(t *testing.T) {
 	if err := lock.Extend(t.Context(), redlock.DefaultMaxTTL); err != nil {
 		t.Fatalf("extending after redsync's rollback: %v", err)
 	}
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lock.Release(t.Context()))
 	if err := mutex.LockContext(t.Context()); err != nil {
 		t.Fatalf("redsync after our release: %v", err)
 	}
@@ -74,9 +67,7 @@ func TestOurLockExcludesRedsync(t *testing.T) {
 func TestRedsyncExcludesOurLock(t *testing.T) {
 	ours, theirs := both(t, newTestEnv(t))
 	mutex := theirs.NewMutex("migrated")
-	if err := mutex.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, mutex.LockContext(t.Context()))
 	if _, err := ours.TryAcquire(t.Context(), "migrated"); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Fatalf("while redsync holds: got %v; want ErrNotAcquired", err)
 	}
@@ -87,9 +78,7 @@ func TestRedsyncExcludesOurLock(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after redsync's unlock: %v", err)
 	}
-	if err := lock.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lock.Release(t.Context()))
 }
 
 // Both kinds contend for one name until each has held it five times.

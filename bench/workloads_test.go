@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // TestMain lets the test binary be what the workloads' parents start.
@@ -36,9 +37,7 @@ func TestContendersTakeAndReleaseWhatIsCounted(t *testing.T) {
 			e := newTestEnv(t)
 			const goroutines, pairs = 8, 25
 			s, err := measure(t.Context(), e.servers, &entrant{spec: sp, contender: open(t, sp.open, e)}, goroutines, 0, pairs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if len(s.pairs) != goroutines*pairs || s.failures != 0 {
 				t.Fatalf("got %d pairs, %d failures (%v); want %d, 0", len(s.pairs), s.failures, s.last, goroutines*pairs)
 			}
@@ -57,9 +56,7 @@ func awaitEmpty(t *testing.T, c cluster) {
 		var left []string
 		for _, s := range c {
 			keys, err := s.control.Keys(t.Context(), "*").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			left = append(left, slices.DeleteFunc(keys, func(k string) bool { return k == lua.NodeKey })...)
 		}
 		if len(left) == 0 {
@@ -75,9 +72,7 @@ func awaitEmpty(t *testing.T, c cluster) {
 func TestFloorIsExcluded(t *testing.T) {
 	e := newTestEnv(t)
 	for _, s := range e.servers {
-		if err := s.control.Set(t.Context(), "taken", "someone", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.control.Set(t.Context(), "taken", "someone", 0).Err())
 	}
 	if _, err := open(t, openFloor, e).acquire(t.Context(), "taken"); err == nil {
 		t.Error("got the lock; want an error")
@@ -138,9 +133,7 @@ func TestProcessesHandANameOn(t *testing.T) {
 			continue
 		}
 		s, err := r.crowded(t.Context(), runner, crowd{2, 2}, 2*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if s.perSecond <= 0 || s.least <= 0 || s.commands <= 0 {
 			t.Errorf("%s: got %+v; want hand-overs, a share for everybody, and commands", runner.name, s)
 		}

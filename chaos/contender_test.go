@@ -31,9 +31,7 @@ func open(t *testing.T, kit chaos.Kit, n int) (*redlocktest.Cluster, []chaos.Con
 	var contenders []chaos.Contender
 	for range n {
 		c, err := kit.Open(nodes.NewClients(), nodes.Names())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)
@@ -50,9 +48,7 @@ func TestEveryContenderLocksExtendsAndReleases(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c := open(t, kit, 2)
 				first, err := c[0].Acquire(t.Context(), "r", 5*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if left := first.Remaining(); left < 4900*time.Millisecond || left > 5*time.Second {
 					t.Errorf("got %v left; want the lease less the drift", left)
 				}
@@ -74,9 +70,7 @@ func TestEveryContenderLocksExtendsAndReleases(t *testing.T) {
 					t.Errorf("got %v left after the release; want 0", left)
 				}
 				second, err := c[1].Acquire(t.Context(), "r", 5*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				if second.Token() < first.Token() || (first.Token() > 0) != (first.Lost() != nil) {
 					t.Errorf("got tokens %d, %d and a loss signal %t", first.Token(), second.Token(), first.Lost() != nil)
 				}

@@ -85,9 +85,7 @@ func TestOwnCodeThatBreaksARuleFailsWithAPage(t *testing.T) {
 		t.Errorf("the page: got %d bytes, %v; want one with two holders", len(html), err)
 	}
 	f, err := os.Open(name + ".jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	if runs, err := trace.ReadRuns(f); err != nil || runs[0].Verdict.Count(chaos.TwoHolders) == 0 {
 		t.Errorf("the trace: got %v; want one that breaks the rule again", err)

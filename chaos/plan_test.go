@@ -231,9 +231,7 @@ func TestRepeatAPlan(t *testing.T) {
 		t.Skip("REDLOCK_CHAOS_PLAN has no plan")
 	}
 	p, err := chaos.ParsePlan(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 	t.Logf("%s\n%v", trail(t, records), p.Judge().Judge(records))
 }

@@ -27,9 +27,7 @@ func realStage(t *testing.T, n int) (chaos.Stage, []redis.UniversalClient) {
 		}
 	})
 	clients, err := stage.Connect("ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return stage, clients
 }
 

@@ -100,9 +100,7 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 		},
 	} {
 		p, err := chaos.ParsePlan(c.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Won == 0 {
 			t.Errorf("%s: got %v", c.was, v)
 		}

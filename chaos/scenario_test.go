@@ -20,9 +20,7 @@ func TestScenariosShowWhatTheyClaim(t *testing.T) {
 			t.Run(s.Name+", "+want.String(), func(t *testing.T) {
 				testkit.Must(t, s.Fit(chaos.Virtual))
 				kit, err := chaos.ScenarioKit(want.Contender)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				v := s.Judge().Judge(perform(t, s, kit, want.Guarded))
 				if !want.Fits(v) || v.Rounds == 0 {
 					t.Errorf("got %v; want the broken rules %q and %d refused", v, want.Breaks, want.Refused)
@@ -75,9 +73,7 @@ func perform(t *testing.T, s chaos.Scenario, kit chaos.Kit, guarded bool) []chao
 	var records []chaos.Record
 	synctest.Test(t, func(t *testing.T) {
 		stage, err := chaos.NewVirtual(1, s.Nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if records, err = s.Play(t.Context(), stage, kit, guarded); err != nil {
 			t.Error(err)
 		}
@@ -146,9 +142,7 @@ func TestAScenariosTraceKnowsTheNodes(t *testing.T) {
 	s := chaos.Scenarios()[i]
 	for _, name := range []string{trace.NameRedlock, trace.NameTextbook} {
 		kit, err := chaos.ScenarioKit(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		stored, blank := map[string]map[string]bool{}, map[string]bool{}
 		for _, r := range perform(t, s, kit, true) {
 			switch {

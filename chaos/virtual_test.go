@@ -43,9 +43,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 		t.Run(c.fault.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stage, err := chaos.NewVirtual(1, 2)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				ann, bob, witness := connect(t, stage, "ann"), connect(t, stage, "bob"), connect(t, stage, "witness")
 				c.fault.Node = 0
 				if c.fault.Client == "" && c.fault.Kind != chaos.Crash && c.fault.Kind != chaos.Forget && c.fault.Kind != chaos.Stall {
@@ -83,9 +81,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 func connect(t *testing.T, stage chaos.Stage, name string) []redis.UniversalClient {
 	t.Helper()
 	clients, err := stage.Connect(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return clients
 }
 
@@ -155,9 +151,7 @@ func TestAStepMovesTheEndsOfKeys(t *testing.T) {
 		left := func() time.Duration {
 			t.Helper()
 			left, err := node.PTTL(t.Context(), "k").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return left.Round(time.Second)
 		}
 		for _, c := range []struct {
@@ -227,14 +221,10 @@ func TestOldDataComeWithAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, kind := range []chaos.Break{chaos.Old, chaos.Failover, chaos.Crash, chaos.Forget} {
 			stage, err := chaos.NewVirtual(1, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			node := connect(t, stage, "ann")[0]
 			hash, err := node.ScriptLoad(t.Context(), "return 1").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			before := node.Info(t.Context(), "server").Val()
 			f := chaos.Fault{Kind: kind}
 			testkit.Must(t, stage.Break(f), stage.Mend(f))

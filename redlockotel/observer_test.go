@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlockotel"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -41,13 +42,9 @@ func newRig(t *testing.T, opts ...redlockotel.Option) *rig {
 	o, err := redlockotel.New(append([]redlockotel.Option{
 		redlockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(r.reader))), redlockotel.WithTracerProvider(r.tracers),
 	}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r.locker, err = redlock.New(r.nodes.Clients(), redlock.WithNodeNames(r.nodes.Names()...), redlock.WithNodeTimeout(2*time.Second), redlock.WithObserver(o.Observe))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.locker.Close() })
 	if _, err := o.Watch(r.locker, attribute.String("redlock.cluster", "test")); err != nil {
 		t.Fatal(err)
@@ -60,40 +57,30 @@ func newRig(t *testing.T, opts ...redlockotel.Option) *rig {
 func (r *rig) play(ctx context.Context, t *testing.T) redlock.Token {
 	t.Helper()
 	lock, err := r.locker.Acquire(ctx, "orders/42")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := r.locker.TryAcquire(ctx, "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Fatalf("TryAcquire: got %v; want it refused", err)
 	}
-	if err := lock.Extend(ctx, 20*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lock.Extend(ctx, 20*time.Second))
 	if err := lock.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
 	lost, err := r.locker.Acquire(ctx, "orders/43")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, n := range r.nodes.Nodes() {
 		n.Miniredis().Set("orders/43", "somebody else's") //nolint:errcheck // it is a string
 	}
 	if err := lost.Extend(ctx, 20*time.Second); !errors.Is(err, redlock.ErrLost) {
 		t.Fatalf("Extend of a lock that is gone: got %v; want it lost", err)
 	}
-	if err := r.locker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.locker.Close())
 	return lock.Token()
 }
 
 func (r *rig) metrics(t *testing.T) map[string]metricdata.Metrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := r.reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.reader.Collect(t.Context(), &all))
 	out := map[string]metricdata.Metrics{}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
@@ -201,13 +188,9 @@ func TestTheDocListsEveryMetric(t *testing.T) {
 	if _, err := broken.locker.TryAcquire(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNoQuorum) {
 		t.Fatalf("TryAcquire: got %v; want no quorum", err)
 	}
-	if err := broken.locker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, broken.locker.Close())
 	page, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	names := whole.metrics(t)
 	maps.Copy(names, broken.metrics(t))
 	for name := range names {
@@ -224,9 +207,7 @@ func TestTheScopeOfMetricsAndSpansHasAVersion(t *testing.T) {
 	r := newRig(t)
 	r.play(t.Context(), t)
 	var all metricdata.ResourceMetrics
-	if err := r.reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.reader.Collect(t.Context(), &all))
 	if len(all.ScopeMetrics) != 1 {
 		t.Fatalf("got %d scopes; want one", len(all.ScopeMetrics))
 	}
@@ -243,9 +224,7 @@ func TestANodeThatIsDownShows(t *testing.T) {
 	r := newRig(t)
 	r.nodes.Node(1).Stop()
 	lock, err := r.locker.Acquire(t.Context(), "orders/42")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	deadline := time.Now().Add(10 * time.Second)
 	for !r.locker.Stats().Nodes[1].Down && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
@@ -321,26 +300,18 @@ func TestResourceNamesAreAnOptionOfSpans(t *testing.T) {
 func TestStopEndsTheReadingOfStats(t *testing.T) {
 	reader := metric.NewManualReader()
 	o, err := redlockotel.New(redlockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	nodes := redlocktest.Start(t, 1)
 	l, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	stop, err := o.Watch(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := &rig{reader: reader}
 	if len(r.metrics(t)) == 0 {
 		t.Error("while it watches: got no metrics; want some")
 	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, stop())
 	if got := r.metrics(t); len(got) != 0 {
 		t.Errorf("after stop: got %v; want none", got)
 	}
@@ -355,9 +326,7 @@ func TestFaultyArgumentsAreRefused(t *testing.T) {
 		}
 	}
 	o, err := redlockotel.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := o.Watch(nil); err == nil {
 		t.Error("Watch(nil): got no error; want one")
 	}

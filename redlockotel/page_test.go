@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/redlockotel"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -29,14 +30,10 @@ func observed(ctx context.Context, urls []string) (*redlock.Locker, func() error
 
 func TestThePagesLinesMakeALockerThatIsObserved(t *testing.T) {
 	nodes, err := redlocktest.Run(3, redlocktest.WithTCP())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer nodes.Close()
 	locker, stop, err := observed(t.Context(), nodes.URLs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := locker.Acquire(t.Context(), "orders/42"); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Redisson's and redlock4j's locks, as far as a server sees them: the commands that they
@@ -91,9 +92,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 	masters := redisserver.NeedAll(t, 3, redisserver.Config{})
 	l := open(t, masters...)
 	ours, err := l.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	on(t, masters, 3)
 	for i, s := range masters {
 		before := s.Client().Get(t.Context(), name).Val()
@@ -110,9 +109,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 	on(t, masters, 0)
 
 	for _, s := range masters { // RedissonRedLock: an RLock on each
-		if err := rlock(t, s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, rlock(t, s))
 	}
 	if _, err := l.TryAcquire(t.Context(), name); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Errorf("while Redisson holds: got %v; want ErrNotAcquired", err)
@@ -146,9 +143,7 @@ func TestRedissonMeetsOursAsAnError(t *testing.T) {
 func TestAnRLockOnOneMasterExcludesNobody(t *testing.T) {
 	masters := redisserver.NeedAll(t, 3, redisserver.Config{})
 	l := open(t, masters...)
-	if err := rlock(t, masters[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rlock(t, masters[0]))
 	ours, err := l.TryAcquire(t.Context(), name)
 	if err != nil {
 		t.Fatalf("got %v; the page says that both hold", err)
@@ -177,9 +172,7 @@ func TestPlainLocksOfRedlock4jExcludeOurs(t *testing.T) {
 	}
 	for _, kind := range [][]redlock.AcquireOption{nil, {redlock.WithShared()}} {
 		ours, err := l.Acquire(t.Context(), name, kind...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		on(t, masters, 3)
 		if won := set(name); won != 0 {
 			t.Errorf("while we hold: it got %d of 3; want none", won)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // name is what the page's code locks.
@@ -60,9 +61,7 @@ func openRueidislock(t *testing.T, s *redisserver.Server) rueidislock.Locker {
 		NoLoopTracking: true,
 		TryNextAfter:   time.Second, // its 20 ms are less than what a busy machine takes
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -75,13 +74,9 @@ func open(t *testing.T, servers ...*redisserver.Server) *redlock.Locker {
 		urls[i] = s.URL()
 	}
 	l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	if err := l.Cluster().Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Cluster().Admit(t.Context()))
 	return l
 }
 
@@ -143,19 +138,13 @@ func TestTheCodeOfThePageRuns(t *testing.T) {
 // schedulers is adaptertest's, by TestEveryBlockOfThePagesIsRun of the root.
 func TestThePagesCodeIsTheCodeHere(t *testing.T) {
 	page, err := os.ReadFile("../../docs/MIGRATION.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var code strings.Builder
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		code.Write(text)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
@@ -174,9 +163,7 @@ func TestThePagesCodeIsTheCodeHere(t *testing.T) {
 func TestALockOfRedsyncIsWaitedFor(t *testing.T) {
 	f := newFleet(t)
 	mutex := f.redsync.NewMutex(name, redsync.WithExpiry(patience))
-	if err := mutex.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, mutex.LockContext(t.Context()))
 	got := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience/2) // well before the lease ends
@@ -225,9 +212,7 @@ func TestOverOneMasterBsmIsExcluded(t *testing.T) {
 	s := redisserver.NeedAll(t, 1, redisserver.Config{})
 	locker, old := open(t, s...), redislock.New(s[0].Client())
 	theirs, err := old.Obtain(t.Context(), name, patience, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := locker.TryAcquire(t.Context(), name); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Errorf("while bsm holds: got %v; want ErrNotAcquired", err)
 	}
@@ -235,9 +220,7 @@ func TestOverOneMasterBsmIsExcluded(t *testing.T) {
 		t.Errorf("bsm's release after our attempt: %v", err)
 	}
 	ours, err := locker.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := old.Obtain(t.Context(), name, patience, nil); !errors.Is(err, redislock.ErrNotObtained) {
 		t.Errorf("while we hold: got %v; want ErrNotObtained", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // A holder whose process stood still longer than its lease: the next one has the lock
@@ -132,9 +134,7 @@ func played(t *testing.T, contenders, scenarios string) []*result {
 	t.Helper()
 	var text strings.Builder
 	r := &run{parallel: 4, log: log.New(&text, "", 0)}
-	if err := r.choose(contenders, scenarios); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.choose(contenders, scenarios))
 	results := r.all(t.Context())
 	t.Log(text.String())
 	return results

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const (
@@ -184,8 +186,6 @@ func TestNoSentenceOfTheComparisonHasMoreThanFortyWords(t *testing.T) {
 func readText(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // Two read the same version, and one of them writes. A write that is sent again, since its
@@ -18,14 +19,10 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 	if errors.Is(err, errNotInstalled) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.close()
 	proxy, err := tcpproxy.New(s.addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer proxy.Close()
 	one, other := opens(t, s.addrs()[0]), opens(t, proxy.Addr())
 
@@ -43,9 +40,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 			t.Errorf("got %v of a write, sent again: %v; want it accepted", err, again)
 		}
 	}
-	if err := begins(t, one, "again").release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, begins(t, one, "again").release(t.Context()))
 	if err := w.write(t.Context(), true); !errors.Is(err, errLate) {
 		t.Errorf("got %v of what was sent again after another one's write; want %v", err, errLate)
 	}
@@ -58,9 +53,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 	if err := patient.release(brief); err == nil || brief.Err() == nil {
 		t.Errorf("got %v of a write to a server that is away; want an error, at the end of the context", err)
 	}
-	if err := proxy.Heal(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, proxy.Heal())
 	if err := patient.release(t.Context()); err != nil {
 		t.Errorf("got %v when the server is back; want the write accepted", err)
 	}
@@ -69,9 +62,7 @@ func TestOfTwoAtWorkOneWrites(t *testing.T) {
 func opens(t *testing.T, addr string) work {
 	t.Helper()
 	db, err := postgresAt(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -83,8 +74,6 @@ func opens(t *testing.T, addr string) work {
 func begins(t *testing.T, w work, name string) *work {
 	t.Helper()
 	w.name = name
-	if err := w.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.begin(t.Context()))
 	return &w
 }

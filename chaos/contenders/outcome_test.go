@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // line is a record, in milliseconds.
@@ -192,9 +193,7 @@ func TestThePageDrawsBeliefsAndGapsOnOneScale(t *testing.T) {
 		t.Errorf("got %+v, %+v; want one standstill, at the same moment in each picture", broke, mended)
 	}
 	dir := t.TempDir()
-	if err := write(dir, []*result{{outcomes: []*outcome{o}}}, []scenario{{name: "pause"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, write(dir, []*result{{outcomes: []*outcome{o}}}, []scenario{{name: "pause"}}))
 	if page := readText(t, filepath.Join(dir, "pause.html")); strings.Count(page, "A believes") < 2 {
 		t.Errorf("got no two beliefs in\n%s", page)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/process"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // The clock of ZooKeeper's JVM is set by the library that is preloaded: what is created
@@ -27,31 +28,21 @@ func TestZooKeepersClockCanBeStepped(t *testing.T) {
 	if errors.Is(err, errNotInstalled) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.close()
 	if !strings.HasPrefix(s.version, "ZooKeeper 3.") {
 		t.Errorf("got version %q; want ZooKeeper's", s.version)
 	}
 	for _, n := range s.nodes {
-		if err := n.step(anHour); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, n.step(anHour))
 	}
 	conn, _, err := zk.Connect(s.addrs(), startBound, zk.WithLogger(quiet))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	path, err := conn.Create("/dated", nil, 0, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, stat, err := conn.Get(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if ahead := time.Until(time.UnixMilli(stat.Ctime)); ahead < anHour*time.Second*9/10 {
 		t.Errorf("got a node that is dated %v ahead; want an hour", ahead)
 	}
@@ -117,24 +108,16 @@ func TestAClusterIsFoundedThoughAMasterWasSilent(t *testing.T) {
 	if errors.Is(err, errNotInstalled) && os.Getenv("REDLOCK_REQUIRE_SERVERS") == "" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.close()
-	if err := s.nodes[0].hang(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.nodes[0].hang())
 	l, err := redlock.Open(t.Context(), s.addrs(), redlockOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	if err := l.Cluster().Admit(t.Context()); err == nil {
 		t.Error("got a cluster with a master that is silent; want an error")
 	}
-	if err := s.nodes[0].wake(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.nodes[0].wake())
 	if err := admitAll(t.Context(), s); err != nil {
 		t.Errorf("got %v; want a cluster", err)
 	}

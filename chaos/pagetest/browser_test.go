@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // patience bounds everything that the browser is asked: a busy machine is slow.
@@ -77,21 +79,15 @@ func open(t *testing.T, file string) *browser {
 func start(t *testing.T, program string) *browser {
 	t.Helper()
 	in, toIt, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fromIt, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	profile := filepath.Join(t.TempDir(), "profile")
 	cmd := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile)
 	cmd.ExtraFiles = []*os.File{in, out} // its descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	if err := errors.Join(in.Close(), out.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/page"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // written plays a scenario and writes its page.
@@ -26,17 +27,13 @@ func written(t *testing.T, scenario string) string {
 	var runs []chaos.Run
 	for _, c := range s.Showings {
 		kit, err := chaos.ScenarioKit(c.Contender)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		run := chaos.Run{About: trace.About{
 			Scenario: s.Name, Claim: s.Claim, Lesson: s.Lesson, Contender: c.Contender, Guarded: c.Guarded, Backend: "virtual", Seed: 1, Claimed: &c,
 		}}
 		synctest.Test(t, func(t *testing.T) {
 			stage, err := chaos.NewVirtual(1, s.Nodes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			run.About.Nodes = stage.Names()
 			run.Records, err = s.Play(t.Context(), stage, kit, c.Guarded)
 			if err := errors.Join(err, stage.Close()); err != nil {
@@ -48,9 +45,7 @@ func written(t *testing.T, scenario string) string {
 	}
 	file := filepath.Join(t.TempDir(), scenario+".html")
 	f, err := os.Create(file)
-	if err := errors.Join(err, page.Write(f, runs...), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, page.Write(f, runs...), f.Close()))
 	return file
 }
 

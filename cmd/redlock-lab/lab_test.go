@@ -142,9 +142,7 @@ func TestLabRepeatsARunFromItsSeed(t *testing.T) {
 		file := filepath.Join(t.TempDir(), name)
 		run(t, "play", "partition-holder", "--seed", seed, "--trace", file).want(t, 0)
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return string(text)
 	}
 	if trace("a", "7") != trace("b", "7") {
@@ -166,9 +164,7 @@ func TestLabDrawsATraceAgain(t *testing.T) {
 		t.Errorf("got\n%s\nwant what lab said:\n%s", rendered.out, played.out)
 	}
 	a, err := os.ReadFile(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b, err := os.ReadFile(again)
 	if err != nil || string(a) != string(b) || !strings.Contains(string(a), "gc-pause") {
 		t.Errorf("got another page than before, %v", err)
@@ -177,9 +173,7 @@ func TestLabDrawsATraceAgain(t *testing.T) {
 		t.Errorf("got no picture: %v", err)
 	}
 	in, err := os.Open(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer in.Close()
 	piped := prepare(t, "render", "-", "--html", "-")
 	piped.Stdin = in
@@ -193,9 +187,7 @@ func TestLabSaysWhatIsNotAsClaimed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "t.jsonl")
 	const head = `{"at":0,"kind":"began","about":{"scenario":"s","contender":"c","guarded":true,"claimed":{"Contender":"c","Guarded":true,"Breaks":["two holders"]}}}`
-	if err := os.WriteFile(file, []byte(head+"\n"+`{"at":1,"kind":"noted","text":"nothing happens"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(head+"\n"+`{"at":1,"kind":"noted","text":"nothing happens"}`+"\n"), 0o600))
 	run(t, "render", file).want(t, 1, "NOT as claimed")
 }
 
@@ -220,9 +212,7 @@ func TestLabShrinksAndRepeatsWhatItFinds(t *testing.T) {
 		t.Fatalf("got %q; want the command that repeats it", found.errs)
 	}
 	plan, err := chaos.ParsePlan(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if whole := chaos.Swarm(1, plan.For); len(plan.Faults) > 5 || len(plan.Faults) >= len(whole.Faults) {
 		t.Errorf("got %d faults of %d; want a few", len(plan.Faults), len(whole.Faults))
 	}
@@ -278,9 +268,7 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 	bad := filepath.Join(dir, "bad")
-	if err := os.WriteFile(bad, []byte("{\"at\":1}\nnonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(bad, []byte("{\"at\":1}\nnonsense\n"), 0o600))
 	run(t, "render", bad).want(t, 65, "record 2")
 }
 

@@ -92,9 +92,7 @@ func (r result) want(t *testing.T, code int, words ...string) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // decode reads one line of JSON.

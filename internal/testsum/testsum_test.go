@@ -20,9 +20,7 @@ func module(t *testing.T, files map[string]string) string {
 	files["go.mod"] = "module sample\n\ngo 1.26\n"
 	for name, content := range files {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -93,9 +91,7 @@ func TestVerbosePrintsTheOutputOfPassingTests(t *testing.T) {
 `
 	for _, flags := range [][]string{nil, {"-v"}} {
 		var out strings.Builder
-		if err := testsum.Run(t.Context(), append(flags, "--", "printf", "%s", stream), &out, &out); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, testsum.Run(t.Context(), append(flags, "--", "printf", "%s", stream), &out, &out))
 		if got, want := strings.Contains(out.String(), "quiet unless asked"), flags != nil; got != want || strings.Contains(out.String(), "=== RUN") {
 			t.Errorf("%q: got\n%s; want the passing test's log line: %v, without go test's frames", flags, out.String(), want)
 		}
@@ -236,14 +232,10 @@ func TestTheClosingLineAddsUpAllRuns(t *testing.T) {
 	var out strings.Builder
 	for _, name := range []string{"root", "bench"} {
 		args := []string{"-tally", tally, "-run", name, "--", "printf", "%s", pass}
-		if err := testsum.Run(t.Context(), args, &out, &out); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, testsum.Run(t.Context(), args, &out, &out))
 	}
 	out.Reset()
-	if err := testsum.Run(t.Context(), []string{"-close", tally}, &out, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testsum.Run(t.Context(), []string{"-close", tally}, &out, &out))
 	closing := regexp.MustCompile(`(?m)^\d+ passed, \d+ failed, \d+ skipped$`)
 	if got := closing.FindAllString(out.String(), -1); !slices.Equal(got, []string{"2 passed, 0 failed, 0 skipped"}) {
 		t.Errorf("got closing lines %q in\n%s; want one, with 2 passed", got, out.String())

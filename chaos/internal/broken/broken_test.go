@@ -69,9 +69,7 @@ func mustBuild(t *testing.T) string {
 		t.Skipf("it builds with the Go tool: %v", err)
 	}
 	binary, err := build(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return binary
 }
 
@@ -83,9 +81,7 @@ func TestExploreSoundAndBroken(t *testing.T) {
 		t.Skip(exploreVariable + " does not say how long")
 	}
 	length, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	binary := mustBuild(t)
 	t.Run(nothing, func(t *testing.T) { exploreSound(t, binary, length) })
 	for _, w := range ways {
@@ -165,14 +161,10 @@ func TestRepeatAPlan(t *testing.T) {
 		return
 	}
 	p, err := chaos.ParsePlan(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	records := chaos.PlayVirtual(t, p, p.Redlock(name))
 	var trace strings.Builder
-	if err := chaos.WriteTrace(&trace, records); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, chaos.WriteTrace(&trace, records))
 	fmt.Printf("%s%s: %v\n", trace.String(), name, p.Judge().Judge(records))
 }
 

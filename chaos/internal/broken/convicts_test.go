@@ -64,15 +64,11 @@ func TestEachMutantIsConvicted(t *testing.T) {
 	chosen := chosenMutants(t)
 	dir := t.TempDir()
 	overlay, err := overlayOf(mutants, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	built := map[string]func() (string, error){}
 	for _, w := range chosen {
 		pkg, _, err := w.test()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if built[pkg] == nil {
 			built[pkg] = sync.OnceValues(func() (string, error) {
 				return buildOver(t.Context(), overlay, dir, filepath.Join("github.com/quorumkit/redlock", pkg))
@@ -83,13 +79,9 @@ func TestEachMutantIsConvicted(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel() // most of them wait
 			pkg, name, err := w.test()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			binary, err := built[pkg]()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if out, err := tried(t, binary, pkg, name, nothing); err != nil || !strings.Contains(out, "--- PASS: "+name) {
 				t.Fatalf("%s, the sound protocol: %v\n%s", name, err, out)
 			}

@@ -95,9 +95,7 @@ func TestTheExplorationReachesEveryFunctionOfTheProtocol(t *testing.T) {
 		text = "90"
 	}
 	plans, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	never, share := unreached(t, plans)
 	t.Logf("%d plans of seeds 0 to %d: %s", plans, plans-1, share)
 	for _, name := range never {
@@ -115,9 +113,7 @@ func unreached(t *testing.T, plans int) (never []string, share string) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ordered, err := json.Marshal(order{Step: 1, Plans: plans, AtMost: time.Hour, Loads: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	hunt := exec.CommandContext(t.Context(), binary, "-test.run=^TestHunt$", "-test.timeout=0", "-test.coverprofile="+profile)
 	hunt.Env = append(os.Environ(), orderVariable+"="+string(ordered))
 	if out, err := hunt.CombinedOutput(); err != nil || strings.Contains(string(out), `"First":"`) && !strings.Contains(string(out), `"First":""`) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock/chaos"
 	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 const (
@@ -129,13 +130,9 @@ func TestHunt(t *testing.T) {
 		t.Skip(orderVariable + " has no order")
 	}
 	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(text), &o))
 	line, err := json.Marshal(hunt(t, o))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	fmt.Printf("\nfound: %s\n", line)
 }
 
@@ -184,9 +181,7 @@ func perform(t *testing.T, name string, seed uint64) (f found) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		stage, err := chaos.NewVirtual(seed, s.Nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		records, err := s.Play(t.Context(), stage, kit, true)
 		v := s.Judge().Judge(records)
 		f = found{Seed: seed, Plans: 1, Rounds: v.Rounds, Won: v.Won, Broken: v.Broken()}
@@ -212,9 +207,7 @@ func play(t *testing.T, p chaos.Plan) chaos.Verdict {
 func explore(t *testing.T, binary, way string, o order) found {
 	t.Helper()
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := inside(t, binary, "^TestHunt$", append(pausesIn(o.Pauses), variable+"="+way, orderVariable+"="+string(text))...)
 	_, line, _ := strings.Cut(out, "\nfound: ")
 	line, _, _ = strings.Cut(line, "\n")

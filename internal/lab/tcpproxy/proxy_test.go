@@ -24,9 +24,7 @@ import (
 func startProxy(t *testing.T, target string) *tcpproxy.Proxy {
 	t.Helper()
 	p, err := tcpproxy.New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }

@@ -76,7 +76,7 @@ func OpenWithout(t *testing.T, servers []*redisserver.Server, unreachable []int,
 	}, opts...)...)
 }
 
-// closed has a Locker closed with the test.
+// closed closes a Locker with the test.
 func closed(t *testing.T, l *redlock.Locker, err error) *redlock.Locker {
 	t.Helper()
 	testkit.Must(t, err)

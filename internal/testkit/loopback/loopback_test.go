@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/loopback"
 )
 
@@ -15,9 +16,7 @@ func TestPortsCanBeTakenAndComeFromBelowTheEphemeralRange(t *testing.T) {
 	seen := map[int]bool{}
 	for range 20 {
 		port, err := loopback.Port()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if port < 1024 || port >= 32768 {
 			t.Errorf("got port %d; want one that outgoing connections do not use", port)
 		}
@@ -37,13 +36,9 @@ func TestPortsCanBeTakenAndComeFromBelowTheEphemeralRange(t *testing.T) {
 // A port that is kept is given to nobody, and its own server can come back to it.
 func TestAPortThatIsKeptIsNotGivenAway(t *testing.T) {
 	l, err := loopback.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	own := loopback.PortOf(l)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.Close())
 	for port := range 1 << 16 {
 		loopback.Keep(port)
 	}
@@ -86,16 +81,10 @@ func TestEachProcessHasPortsOfItsOwn(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), asChild+"=1")
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, child.Start())
 	theirs, ours := make([]int, many), make([]int, many)
 	for i, lines := 0, bufio.NewScanner(out); i < many && lines.Scan(); i++ {
 		if n, err := fmt.Sscanf(lines.Text(), "port %d", &theirs[i]); n != 1 {

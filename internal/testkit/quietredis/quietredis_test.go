@@ -29,9 +29,7 @@ func TestAFailedDialIsLeftOutAndAllElseIsTold(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); err == nil {
 		t.Fatal("got an answer from nobody")
 	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, client.Close())
 	if told.Len() > 0 {
 		t.Errorf("got %q; want a failed dial left out", told.String())
 	}
