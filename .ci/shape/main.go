@@ -32,7 +32,7 @@ type bar struct {
 var bars = []bar{
 	{"lines of Go outside tests", 63000, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 79800, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 80100, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 49, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
 	{"lines of the root", 6000, 5000, func(t *tree) int { return t.lines(isCode, inRoot) }},
