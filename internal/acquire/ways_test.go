@@ -14,22 +14,24 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// asked is what a node was asked from one call of next to the following, each script once in a row.
+// asked is what any node was asked from one call of next to the following, each script once.
 type asked struct {
 	mu      sync.Mutex
 	scripts []string
 }
 
-func askedOf(n *redlocktest.Node) *asked {
+func askedOf(nodes *redlocktest.Cluster) *asked {
 	a := &asked{}
-	n.Intercept(func(args []string) redlocktest.Verdict {
-		if name := locktest.ScriptOf(args); name != "" && name != "look" {
+	for _, n := range nodes.Nodes() {
+		n.Intercept(func(args []string) redlocktest.Verdict {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.scripts = append(a.scripts, name)
-		}
-		return redlocktest.Pass()
-	})
+			if name := locktest.ScriptOf(args); name != "" && name != "look" && !slices.Contains(a.scripts, name) {
+				a.scripts = append(a.scripts, name)
+			}
+			return redlocktest.Pass()
+		})
+	}
 	return a
 }
 
@@ -37,12 +39,12 @@ func (a *asked) next() string {
 	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	said := strings.Join(slices.Compact(a.scripts), " ")
+	said := strings.Join(a.scripts, " ")
 	a.scripts = nil
 	return said
 }
 
-// What each way to a name asks of a node: where it is free, at its release, where another has
+// What each way to a name asks of the nodes: where it is free, at its release, where another has
 // it, while it waits in line, and when it stops waiting.
 func TestWhatEachWayAsks(t *testing.T) {
 	const slots = 1
@@ -65,7 +67,7 @@ func TestWhatEachWayAsks(t *testing.T) {
 				locktest.Warm(t, l)
 				locktest.Warm(t, holder)
 				synctest.Wait()
-				asked := askedOf(nodes.Node(0))
+				asked := askedOf(nodes)
 				want := func(when, want string) {
 					t.Helper()
 					if got := asked.next(); got != want {
@@ -111,7 +113,7 @@ func TestAReleaseIsHandedOnWithinTheLocker(t *testing.T) {
 				l, nodes := locktest.NewLocker(t, 3)
 				lock := locktest.MustAcquire(t, l, "orders/42", opts...)
 				next := locktest.Wants(t, l, opts...)
-				asked := askedOf(nodes.Node(0))
+				asked := askedOf(nodes)
 				locktest.MustRelease(t, lock)
 				lock = locktest.Got(t, next).Lock
 				if got := asked.next(); !strings.HasPrefix(got, "pass") {
