@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
@@ -182,9 +183,7 @@ func TestMemoryRefusesBadInput(t *testing.T) {
 func sharing(tb testing.TB, resource string, token redlock.Token) context.Context {
 	tb.Helper()
 	ctx, err := fencing.NewSharedContext(tb.Context(), resource, token)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	return ctx
 }
 

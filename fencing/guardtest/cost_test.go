@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // BenchmarkCost measures a guarded write beside an unguarded one. The two take
@@ -39,9 +40,7 @@ func cost(b *testing.B, plain, guarded func(redlock.Token) error) {
 	for b.Loop() {
 		for i, write := range []func(redlock.Token) error{plain, guarded} {
 			start := time.Now()
-			if err := write(token); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, write(token))
 			took[i] = append(took[i], time.Since(start))
 		}
 		token++

@@ -15,6 +15,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // store is a database and its guard, with the tables that a test writes to:
@@ -75,13 +76,9 @@ func (s *store) prepare(tb testing.TB) {
 	s.history = fmt.Sprintf("%shistory%d", prefix, n)
 	s.fences = fmt.Sprintf("%sfences%d", prefix, n)
 	guard, err := fencing.NewSQL(s.dialect, fencing.WithTable(s.fences))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	s.guard = guard
-	if err := guard.Migrate(tb.Context(), s.db); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, guard.Migrate(tb.Context(), s.db))
 	s.exec(tb, "CREATE TABLE "+s.balance+" (id integer PRIMARY KEY, value varchar(100) NOT NULL, token bigint NOT NULL)")
 	s.exec(tb, "INSERT INTO "+s.balance+" VALUES (1, 'nothing', 0)")
 	s.exec(tb, "CREATE TABLE "+s.history+" (seq "+s.serial()+" PRIMARY KEY, token bigint NOT NULL)")
@@ -116,9 +113,7 @@ func (s *store) role(tb testing.TB) string {
 func (s *store) begin(tb testing.TB, opts *sql.TxOptions) *sql.Tx {
 	tb.Helper()
 	tx, err := s.db.BeginTx(context.Background(), opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() { _ = tx.Rollback() }) // most have ended by then
 	return tx
 }
@@ -138,9 +133,7 @@ func (s *store) value(tb testing.TB) (string, int64) {
 	var value string
 	var token int64
 	row := s.db.QueryRowContext(tb.Context(), "SELECT value, token FROM "+s.balance+" WHERE id = 1")
-	if err := row.Scan(&value, &token); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, row.Scan(&value, &token))
 	return value, token
 }
 
@@ -149,30 +142,22 @@ func (s *store) value(tb testing.TB) (string, int64) {
 func (s *store) applied(tb testing.TB) []int64 {
 	tb.Helper()
 	rows, err := s.db.QueryContext(tb.Context(), "SELECT token FROM "+s.history+" ORDER BY seq")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	defer rows.Close()
 	var tokens []int64
 	for rows.Next() {
 		var token int64
-		if err := rows.Scan(&token); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Must(tb, rows.Scan(&token))
 		tokens = append(tokens, token)
 	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, rows.Err())
 	return tokens
 }
 
 func openDB(tb testing.TB, driver, dsn string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 	tb.Cleanup(func() { db.Close() })

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // noon is what every good clock shows at the Clock's origin.
@@ -329,9 +330,7 @@ func reportWith(c change) Report {
 
 func TestEachExamIsJudgedAndNoOther(t *testing.T) {
 	source, err := os.ReadFile("doctor.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	codes := regexp.MustCompile(`FindingCode += "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1)
 	tested := map[FindingCode]bool{FindingEvenNodes: true, FindingFewNodes: true} // the test below
 	for _, c := range judged {

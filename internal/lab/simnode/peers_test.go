@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // peer is something that speaks RESP: a node of ours or a server.
@@ -68,9 +69,7 @@ func newSimPeer(tb testing.TB, interpreted bool) (*peer, *simnode.Node) {
 func newSession(tb testing.TB, node *simnode.Node, interpreted bool) *peer {
 	tb.Helper()
 	session, err := node.Open(func() {})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	var replies bytes.Buffer
 	session.OnPush(func(data []byte) { replies.Write(data) })
 	p := &peer{t: tb, reply: bufio.NewReader(&replies), send: func(b []byte) { replies.Write(session.Feed(nil, b)) }}
@@ -85,9 +84,7 @@ func newSession(tb testing.TB, node *simnode.Node, interpreted bool) *peer {
 func newRealPeer(tb testing.TB, server *redisserver.Server) *peer {
 	tb.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(func() { _ = conn.Close() })
 	p := &peer{t: tb, reply: bufio.NewReader(conn), send: func(b []byte) {
 		if _, err := conn.Write(b); err != nil {
