@@ -55,29 +55,7 @@ func wantFound(t *testing.T, r redlock.Report, s redlock.Severity, want ...found
 	}
 }
 
-// goodClients are clients of n servers that Check finds no fault with.
-func goodClients(t *testing.T, n int) []redis.UniversalClient {
-	t.Helper()
-	var out []redis.UniversalClient
-	for _, s := range testserver.Need(t, n, redisserver.Config{AOF: redisserver.FsyncAlways}) {
-		out = append(out, clientOf(t, s))
-	}
-	return out
-}
-
 func letters(n int) []string { return strings.Split("abcdefghijklmnopqrstuvwxyz"[:n], "") }
-
-// check runs Check over the clients, which are named a, b, c and so on.
-func check(t *testing.T, clients []redis.UniversalClient, opts ...redlock.Option) redlock.Report {
-	t.Helper()
-	opts = append([]redlock.Option{redlock.WithNodeNames(letters(len(clients))...), redlock.WithNodeTimeout(patient)}, opts...)
-	l, err := redlock.New(clients, opts...)
-	must(t, err)
-	defer l.Close()
-	r, err := l.Cluster().Check(t.Context())
-	must(t, err)
-	return r
-}
 
 func TestCheckInventsNothingOnAClusterThatWasFounded(t *testing.T) {
 	var urls []string

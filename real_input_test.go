@@ -540,21 +540,3 @@ func TestServersWithIOThreadsKeepTheOrder(t *testing.T) {
 		t.Errorf("it had %q threads", got)
 	}
 }
-
-// A Valkey may call itself a Redis for the sake of old clients; the doctor sees it.
-func TestCheckKnowsAValkeyThatCallsItselfRedis(t *testing.T) {
-	t.Parallel()
-	clients := goodClients(t, 3)
-	for _, c := range clients {
-		if err := c.ConfigSet(t.Context(), "extended-redis-compatibility", "yes").Err(); err != nil {
-			t.Skipf("this server has no other name: %v", err)
-		}
-	}
-	r := check(t, clients)
-	wantFound(t, r, redlock.SeverityUnknown)
-	for i, name := range r.Servers {
-		if !strings.HasPrefix(name, "Valkey ") {
-			t.Errorf("node %d: got the server %q", i, name)
-		}
-	}
-}

@@ -170,6 +170,24 @@ func TestCheckNamesTheServerOfEachNode(t *testing.T) {
 	}
 }
 
+// A Valkey may call itself a Redis for the sake of old clients; the doctor sees it.
+func TestCheckKnowsAValkeyThatCallsItselfRedis(t *testing.T) {
+	t.Parallel()
+	clients := goodClients(t, 3)
+	for _, c := range clients {
+		if err := c.ConfigSet(t.Context(), "extended-redis-compatibility", "yes").Err(); err != nil {
+			t.Skipf("this server has no other name: %v", err)
+		}
+	}
+	r := check(t, clients)
+	doctor.WantFound(t, r, doctor.SeverityUnknown, "")
+	for i, name := range r.Servers {
+		if !strings.HasPrefix(name, "Valkey ") {
+			t.Errorf("node %d: got the server %q", i, name)
+		}
+	}
+}
+
 // planted is one fault in an otherwise good set of five, at node 4 unless want
 // says otherwise.
 type planted struct {
