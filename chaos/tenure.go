@@ -310,7 +310,9 @@ func (t *Tenure) Reenter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	inner, err := all.Take(outer.Context(), t.request, 0, false) //nolint:contextcheck // the lock's own says that it is inside
+	w := t.request
+	w.Resources = []string{outer.Resource()}
+	inner, err := all.Take(outer.Context(), w, 0, false) //nolint:contextcheck // the lock's own says that it is inside
 	if err != nil {
 		return err
 	}
