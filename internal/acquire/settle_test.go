@@ -124,7 +124,7 @@ func TestAReleaseMayGrantWhoHoldsAloneAndRenews(t *testing.T) {
 		{Terms{TTL: time.Minute, Barging: true}, false},
 		{Terms{TTL: time.Minute, Shared: true}, false},
 	} {
-		if got := tt.terms.takesPushes(); got != tt.want {
+		if got := tt.terms.acceptsPushes(); got != tt.want {
 			t.Errorf("%+v: got %t; want %t", tt.terms, got, tt.want)
 		}
 	}

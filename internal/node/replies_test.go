@@ -363,7 +363,9 @@ func TestABatchHasItsOrder(t *testing.T) {
 			s.SubmitAcquire(s.round(s.claim("f")))
 			s.SubmitPass(&Handover{Old: s.release(s.claim("e")), Round: s.round(s.claim("e"))})
 			hand, shared, slot := s.release(s.claim("d")), s.release(s.claim("b")), s.release(s.claim("a"))
-			hand.Hand, shared.Claim.Shared, slot.Claim.Slot = true, true, &round.Slot{Name: "a", Line: "a"}
+			hand.Hint = 1
+			shared.Claim.Share(0)
+			slot.Claim.TakeSlot(&round.Slot{Name: "a", Line: "a"})
 			for _, r := range []Release{hand, s.release(s.claim("c")), shared, slot} {
 				s.Release(r)
 			}
@@ -380,13 +382,13 @@ func TestABatchHasItsOrder(t *testing.T) {
 		}, nil},
 		{"a hand of what may still come", func(s *server) {
 			r := s.release(s.claim("a"))
-			r.Hand, r.Claim.Marks[0] = true, quorum.Unsure
+			r.Hint, r.Claim.Marks[0] = 1, quorum.Unsure
 			s.Release(r)
 		}, []string{"release_batch", "time"}},
 		{"an acquire that nobody wants any more", func(s *server) {
 			r := s.round(s.claim("a"))
 			s.SubmitAcquire(r)
-			r.Claim.Over.Store(true)
+			r.Claim.Abandoned.Store(true)
 		}, nil},
 		{"an acquire of a node that gives no vote", func(s *server) {
 			s.writer.epoch, s.writer.abstains = "", errEpoch

@@ -79,7 +79,7 @@ func TestWhoGoesOnWhenAHoldEnds(t *testing.T) {
 				name, _ := q.Try("jobs")
 				if tt.waiter != nil {
 					w := *tt.waiter
-					name.join(&w)
+					name.joinLocked(&w)
 				}
 				if tt.recorded {
 					q.Stand(name, 5)

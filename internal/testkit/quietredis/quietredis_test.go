@@ -51,7 +51,7 @@ func TestOnlyTestsSilenceGoRedis(t *testing.T) {
 		name := d.Name()
 		if d.IsDir() {
 			_, otherModule := os.Stat(filepath.Join(path, "go.mod"))
-			if path != "../../.." && (otherModule == nil || strings.HasPrefix(name, ".") || name == "testdata" || name == "quietredis") {
+			if path != "../../.." && (otherModule == nil || strings.HasPrefix(name, ".") || name == "testdata" || name == "testkit") {
 				return fs.SkipDir
 			}
 			return nil
