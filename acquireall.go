@@ -76,9 +76,6 @@ func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx cont
 	return err
 }
 
-// setLabel is what messages call a set.
-func setLabel(n int) string { return fmt.Sprintf("a set of %d", n) }
-
 // setCall is one call that wants a set. But for the first, its slices are in the order
 // of the set.
 type setCall struct {
@@ -111,7 +108,7 @@ func (l *Locker) takeAllOf(ctx context.Context, c *setCall, wait bool) (*MultiLo
 	c.terms.call = l.begin(ctx)
 	m, err := c.run(ctx, wait)
 	if err == nil {
-		l.cfg.recorder.counters.calls.Add(^uint64(0)) // each of its locks was counted
+		l.recorder.counters.calls.Add(^uint64(0)) // each of its locks was counted
 		return m, nil
 	}
 	c.giveBack(set.Of(len(c.keys)))
@@ -214,13 +211,13 @@ func (c *setCall) run(ctx context.Context, wait bool) (*MultiLock, error) {
 // enter takes handles on the holds that ctx carries, with WithReentry.
 func (c *setCall) enter(ctx context.Context) error {
 	for i := 0; c.terms.reentry && i < len(c.keys); i++ {
-		c.locker.cfg.recorder.counters.calls.Add(1)
+		c.locker.recorder.counters.calls.Add(1)
 		lock, err := c.locker.reenter(ctx, c.keys[i], c.terms.shared)
 		if err == nil {
 			c.locks[i], c.entered = lock, c.entered.With(i)
 			continue
 		}
-		c.locker.cfg.recorder.counters.calls.Add(^uint64(0))
+		c.locker.recorder.counters.calls.Add(^uint64(0))
 		if !errors.Is(err, errOutside) {
 			c.failed = i
 			return err
@@ -356,7 +353,7 @@ func (c *setCall) acquireTerms() acquire.Terms {
 func (c *setCall) hold(ctx context.Context, i int, g acquire.Grant) error {
 	t := c.terms
 	t.maxHold, t.call.failed, t.call.turn = 0, g.Failed, Turn(g.Turn)
-	calls := &c.locker.cfg.recorder.counters.calls
+	calls := &c.locker.recorder.counters.calls
 	calls.Add(1)
 	lock, err := c.locker.hold(ctx, c.resources[i], g, &t)
 	if err != nil {
@@ -378,5 +375,5 @@ func (c *setCall) complete(values context.Context) *MultiLock {
 			}
 		}
 	}
-	return newMultiLock(values, c)
+	return newMultiLock(values, c.locker, c.given, c.locks)
 }

@@ -201,7 +201,7 @@ const confirmTime = membership.JoinPoll + node.WatchEvery + 2*node.ConfirmSpread
 // confirm them there.
 func (l *core) endJoin(ctx context.Context, late bool, left error) error {
 	if late {
-		if err := l.wait(ctx, confirmTime); err != nil {
+		if err := l.acquirer.Wait(ctx, confirmTime); err != nil {
 			return fault.Errorf("redlock: join: locks that are held may not be on all nodes that vote yet: %w", errors.Join(err, left))
 		}
 	}
@@ -365,20 +365,6 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 
 var errMarks = errors.New("some of the marks are missing")
 
-// usable refuses what is asked of a closed Locker, or under a ctx that is done.
-func (l *core) usable(ctx context.Context, op string) error {
-	if l.acquirer.Closed() {
-		return fault.Errorf("redlock: %s: %w", op, ErrClosed)
-	}
-	if err := fault.OfContext(ctx); err != nil {
-		return fault.Errorf("redlock: %s: %w", op, err)
-	}
-	if l.cfg.unprotected {
-		return fault.Errorf("redlock: %s: %w: WithoutMembership leaves no membership to speak of", op, ErrInvalidOption)
-	}
-	return nil
-}
-
 // LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
 // large one raised it. It writes the new value on every node that answers, waits
 // until every lease is over that may have been taken before, which is the old MaxTTL,
@@ -432,7 +418,7 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 			}
 			return nil
 		}
-		if err := l.wait(ctx, pause); err != nil {
+		if err := l.acquirer.Wait(ctx, pause); err != nil {
 			return fault.Errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
 		}
 	}

@@ -10,60 +10,25 @@ import (
 
 	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/clock"
-	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/hold"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// recorder records what happens to a Locker: each event is counted, and told to the
-// observers.
-type recorder struct {
-	clock     *clock.Clock
-	counters  counters
-	observers *dispatch.Dispatcher[Event]
-}
-
-func newRecorder(c *clock.Clock, observers []func(Event), nodes int) *recorder {
-	r := &recorder{clock: c, observers: dispatch.New(observers)}
-	r.counters.nodes = make([]nodeCounters, nodes)
-	return r
-}
-
-// tell takes in an event. It blocks for nobody, and may be called under any mutex.
-func (r *recorder) tell(e Event) {
-	r.counters.take(&e)
-	if !r.observers.Observed() {
-		return
-	}
-	e.Time = r.clock.Wall()
-	if !r.observers.Send(e, e.Kind.routine()) {
-		r.counters.dropped.Add(1)
-	}
-}
-
 // begin counts a call that wants a lock. A nil ctx panics before that: where the program
 // recovers, the call is over.
 func (l *Locker) begin(ctx context.Context) call {
 	_ = ctx.Done()
-	l.cfg.recorder.counters.calls.Add(1)
+	l.recorder.counters.calls.Add(1)
 	return call{began: l.clock.Early(), turn: TurnFirst}
 }
 
 // tellFailure tells that a call brought no lock.
 func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err error) {
-	l.cfg.recorder.tell(Event{
+	l.recorder.tell(Event{
 		Kind: AcquireFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
 		Duration: l.clock.Early().Sub(t.call.began), Attempts: t.call.failed, Context: ctx,
-	})
-}
-
-// tellAttempt tells that an attempt brought no lock.
-func (l *core) tellAttempt(ctx context.Context, resource string, start clock.Instant, rounds int, err error) {
-	l.cfg.recorder.tell(Event{
-		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
-		Duration: l.clock.Early().Sub(start), Rounds: rounds, Context: ctx,
 	})
 }
 
@@ -76,7 +41,7 @@ func (o *holdEvents) tell(h *hold.Hold, e Event) {
 	if e.Context == nil {
 		e.Context = h.Values
 	}
-	o.cfg.recorder.tell(e)
+	o.recorder.tell(e)
 }
 
 // Began tells LockAcquired.
@@ -152,7 +117,7 @@ func (o *holdEvents) Doubted(left int, cause error) error {
 type attemptEvents struct{ locker *core }
 
 // Polled counts what the nodes had answered.
-func (o *attemptEvents) Polled(votes []quorum.Vote) { o.locker.cfg.recorder.counters.poll(votes) }
+func (o *attemptEvents) Polled(votes []quorum.Vote) { o.locker.recorder.counters.poll(votes) }
 
 // Refused tells AttemptFailed.
 func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Instant, rounds int, f *acquire.Failure) error {
@@ -206,16 +171,16 @@ type nodeEvents struct {
 
 func (o *nodeEvents) tell(node int, e Event) {
 	e.Node, e.Name = node, o.names[node]
-	o.locker.cfg.recorder.tell(e)
+	o.locker.recorder.tell(e)
 }
 
 // Called counts a round trip.
 func (o *nodeEvents) Called(node int, took time.Duration) {
-	o.locker.cfg.recorder.counters.called(node, took)
+	o.locker.recorder.counters.called(node, took)
 }
 
 // Erred counts a round trip without a reply, or with an error.
-func (o *nodeEvents) Erred(node int) { o.locker.cfg.recorder.counters.nodes[node].errors.Add(1) }
+func (o *nodeEvents) Erred(node int) { o.locker.recorder.counters.nodes[node].errors.Add(1) }
 
 // Down tells NodeDown.
 func (o *nodeEvents) Down(node int, cause error) { o.tell(node, Event{Kind: NodeDown, Err: cause}) }

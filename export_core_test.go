@@ -52,7 +52,7 @@ func Silence(l *Locker, d time.Duration) {
 }
 
 // Tell makes a Locker tell an event.
-func Tell(l *Locker, e Event) { l.cfg.recorder.tell(e) }
+func Tell(l *Locker, e Event) { l.recorder.tell(e) }
 
 // RefusalOf and EndingOf are the reasons that an error and the cause of an end stand
 // for.

@@ -28,7 +28,8 @@ type grip interface {
 	Err(now clock.Instant) error
 	Context() context.Context
 	Carry(ctx context.Context) context.Context
-	Attach(s hold.Set) (detach func() bool)
+	Attach(s hold.Set)
+	Detach()
 	Leave(why hold.End, confirmed bool) (r hold.Release, left bool)
 }
 
@@ -54,6 +55,31 @@ func (l *core) hold(ctx context.Context, resource string, g acquire.Grant, t *te
 		one.lock.grip = hold.NewHandle(ctx, &one.hold)
 	}
 	return &one.lock, nil
+}
+
+// errOutside: the context carries no hold that could be entered.
+var errOutside = errors.New("not inside a hold")
+
+// reenter returns a handle on the hold of key that ctx carries; errOutside if
+// there is none that could be entered; or why it has ended, or can't be entered.
+func (l *core) reenter(ctx context.Context, key string, shared bool) (*Lock, error) {
+	on := l.keeper.Within(ctx, key)
+	if on == nil {
+		return nil, errOutside
+	}
+	resource := on.Hold.Resource
+	if cause := on.Hold.Err(l.clock.Now()); cause != nil && !errors.Is(cause, ErrReleased) {
+		return nil, ended("acquire", resource, cause)
+	}
+	if on.Hold.Claim.Shared() && !shared && on.Open() {
+		return nil, fault.Errorf("redlock: acquire %s: %w: this context is inside a shared hold of the name: release that first, acquire, and read again what it guards",
+			fault.Printable(resource), ErrUpgrade)
+	}
+	handle := on.Enter(ctx)
+	if handle == nil {
+		return nil, errOutside
+	}
+	return &Lock{locker: l, hold: on.Hold, grip: handle}, nil
 }
 
 // Resource returns the name that was locked, without the prefix.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,13 +30,14 @@ type MultiLock struct {
 	stops  []func() bool
 }
 
-// newMultiLock makes a MultiLock of a set that is held.
-func newMultiLock(values context.Context, c *setCall) *MultiLock {
-	m := &MultiLock{locker: c.locker, resources: c.given, locks: c.locks, values: values}
+// newMultiLock makes a MultiLock of locks that are held; resources are their names in the
+// caller's order.
+func newMultiLock(values context.Context, l *core, resources []string, locks []*Lock) *MultiLock {
+	m := &MultiLock{locker: l, resources: resources, locks: locks, values: values}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, lock := range m.locks {
-		m.stops = append(m.stops, lock.grip.Attach(m))
+		lock.grip.Attach(m)
 	}
 	m.listenLocked()
 	return m
@@ -63,6 +65,9 @@ func (m *MultiLock) carry(ctx context.Context) context.Context {
 	}
 	return ctx
 }
+
+// setLabel is what messages call a set.
+func setLabel(n int) string { return fmt.Sprintf("a set of %d", n) }
 
 // label is what messages call it.
 func (m *MultiLock) label() string { return setLabel(len(m.locks)) }
@@ -202,6 +207,9 @@ func (m *MultiLock) end(cause error, confirmed bool) (releases []hold.Release, o
 		return nil, false
 	}
 	m.cause = cause
+	for _, lock := range m.locks {
+		lock.grip.Detach()
+	}
 	for _, stop := range m.stops {
 		stop()
 	}

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
@@ -159,7 +156,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 			return failed
 		}
 		if stopped == nil {
-			stopped = l.wait(ctx, node.FirstBackoff)
+			stopped = l.acquirer.Wait(ctx, node.FirstBackoff)
 		}
 		if stopped != nil {
 			return fault.Errorf("redlock: open: %w", errors.Join(stopped, failed))
@@ -208,58 +205,4 @@ func closeAll(cs []io.Closer) error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// checkNodes refuses what can't be a node, and names the rest.
-func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error) {
-	if len(nodes) == 0 {
-		return nil, fmt.Errorf("%w: no client given: a Locker needs at least one node", ErrInvalidNode)
-	}
-	if len(nodes) > quorum.MaxNodes {
-		return nil, fmt.Errorf("%w: %d clients given: a Locker takes at most %d nodes", ErrInvalidNode, len(nodes), quorum.MaxNodes)
-	}
-	var errs []error
-	names := make([]string, len(nodes))
-	for i, client := range nodes {
-		name, err := nodeName(i, client)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		if names[i] = name; len(given) == len(nodes) {
-			names[i] = given[i]
-		}
-		if names[i] == "" || len(names[i]) > membership.MaxNodeName || !fault.IsText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
-			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, membership.MaxNodeName))
-		}
-		for j := range i {
-			if names[j] == names[i] {
-				errs = append(errs, fmt.Errorf("%w: nodes %d and %d are both %s: a node may not vote twice", ErrInvalidNode, j, i, names[i]))
-			}
-		}
-	}
-	return names, errors.Join(errs...)
-}
-
-// nodeName is the address of a client that may be a node.
-func nodeName(i int, client redis.UniversalClient) (string, error) {
-	fallback := fmt.Sprintf("node-%d", i)
-	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return fallback, fmt.Errorf("%w: node %d: the client is nil", ErrInvalidNode, i)
-	}
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		return fallback, fmt.Errorf("%w: node %d is a Cluster client: a node is one master, and a Cluster may move a key to another", ErrInvalidNode, i)
-	case *redis.Ring:
-		return fallback, fmt.Errorf("%w: node %d is a Ring client: a node is one master, and a Ring moves keys when a shard is down", ErrInvalidNode, i)
-	case interface{ Options() *redis.Options }: // a *redis.Client, or what embeds one
-		if db := c.Options().DB; db != 0 {
-			return fallback, fmt.Errorf("%w: node %d uses database %d: %s", ErrInvalidNode, i, db, node.NotDatabase)
-		}
-		if c.Options().Addr == node.FailoverAddr {
-			return fallback, fmt.Errorf("%w: node %d is %s", ErrInvalidNode, i, node.NotSentinel)
-		}
-		return c.Options().Addr, nil
-	default: // its first connection tells
-		return fallback, nil
-	}
 }

@@ -103,7 +103,6 @@ type config struct {
 	process      string // the id under which the Locker waits, and is asked for holds
 	names        []string
 	observers    []func(Event)
-	recorder     *recorder // of the Locker that is made of it
 	chance       *chance.Source
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	provided     bool        // WithCredentials was given
@@ -162,6 +161,33 @@ func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.
 // unless Extend is called.
 func WithFixedLease() LockOption { return lockOption(func(t *terms) { t.fixed = true }) }
 
+// WithReentry lets a hold be entered again. An acquire under a context that
+// carries a hold of the same name, taken through the same Locker, returns at once
+// with a handle of its own on that hold, whose token it has, and sends nothing. A
+// context carries a hold if it comes from the lock's Context, or from what Do gave
+// to its function. Both acquisitions must be made with this option: a hold made
+// without it is never shared, and an acquire without it waits, for itself too.
+//
+// Each handle is released once. Its Context ends then, and the hold goes on; the
+// release of the last one, in any order, ends the hold and is the only one
+// that is sent. A loss, the end of WithMaxHold and Close end all of them. TTL,
+// renewal and WithMaxHold are the hold's, those of its first acquire; Extend is
+// for all.
+//
+// An acquire under a context whose hold was lost, or held for its maximum, is
+// ErrNotHeld joined with that cause, also where the context itself goes on
+// (context.WithoutCancel). A fresh hold would let the inner part go on in the
+// middle of an outer one that is broken. After the last release it is an acquire
+// like any other.
+//
+// Goroutines that share the context are not excluded from one another: all that are
+// given it stand inside the hold. Redisson's lock belongs to a thread instead: it
+// excludes the threads that its holder starts, can't be handed to them, and asks
+// the server on each entry. Goroutines have no identity to which a lock could
+// belong, and work goes from one to another; so what is written down, the context,
+// decides here.
+func WithReentry() LockOption { return lockOption(func(t *terms) { t.reentry = true }) }
+
 // WithMaxHold bounds how long a lock is held, renewals included: after d it is
 // released and its context ends with ErrMaxHold. It catches a lock that was
 // forgotten. Zero means no bound.
@@ -210,11 +236,6 @@ func WithNodeTimeout(d time.Duration) Option {
 		}
 	})
 }
-
-// WithDriftFactor sets the share of a lease by which a node's clock may run fast
-// against ours: at least 0, at most 0.5. The default is DefaultDriftFactor, 0.01. Validity
-// is shorter by that much (and by 2 ms).
-func WithDriftFactor(f float64) Option { return lockerOption(func(c *config) { c.drift = f }) }
 
 // WithRetry sets the bounds of the random pause between two attempts of Acquire where
 // nothing is known to wait for: no quorum answered, or another program holds the lock.
@@ -290,11 +311,6 @@ func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.stric
 // denies INFO to scripts. One server under two addresses is not noticed then. All
 // clients of the nodes must agree on it.
 func WithoutMembership() Option { return lockerOption(func(c *config) { c.unprotected = true }) }
-
-// WithoutClockWatch believes the nodes' clocks: a step of one, which otherwise
-// makes the node abstain for MaxTTL, goes unnoticed. It is for experiments that
-// show what the watch is worth.
-func WithoutClockWatch() Option { return lockerOption(func(c *config) { c.trustClocks = true }) }
 
 // buildConfig applies the options and returns all their faults, joined.
 func buildConfig(nodes int, opts []Option) (config, error) {
@@ -388,4 +404,48 @@ func (t *terms) validate(c *config) error {
 		return err
 	}
 	return t.validateLimit()
+}
+
+// validateLimit checks what WithLimit was given, and what else.
+func (t *terms) validateLimit() error {
+	switch {
+	case !t.limited:
+		return nil
+	case t.limit < 1 || t.limit > lua.MaxSlots:
+		return fmt.Errorf("%w: WithLimit %d: give 1 to %d", ErrInvalidOption, t.limit, lua.MaxSlots)
+	case t.shared:
+		return fmt.Errorf("%w: WithLimit and WithShared exclude each other: a slot is held alone", ErrInvalidOption)
+	case t.reentry:
+		return fmt.Errorf("%w: WithLimit and WithReentry exclude each other: leave WithReentry out, here or where the Locker was made, and pass the Lock on", ErrInvalidOption)
+	}
+	return nil
+}
+
+// checkLimit checks whether the keys of the slots fit.
+func (t *terms) checkLimit(key string) error {
+	if t.limited && len(key)+lua.LongestSlot > MaxResourceLength {
+		return fmt.Errorf("%w: WithLimit: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength-lua.LongestSlot)
+	}
+	return nil
+}
+
+// checkMinHold checks WithMinHold against the other terms.
+func (t *terms) checkMinHold(c *config) error {
+	switch lease := t.ttl - clock.Drift(t.ttl, c.drift); {
+	case t.minHold < 0:
+		return fmt.Errorf("%w: WithMinHold: give a positive duration", ErrInvalidOption)
+	case t.maxHold > 0 && t.minHold > t.maxHold:
+		return fmt.Errorf("%w: WithMinHold %v is above WithMaxHold %v: take less, or raise WithMaxHold", ErrInvalidOption, t.minHold, t.maxHold)
+	case t.fixed && t.minHold > lease:
+		return fmt.Errorf("%w: WithMinHold %v is above the %v for which WithFixedLease holds: take less, a longer WithTTL, or a lease that is renewed", ErrInvalidOption, t.minHold, lease)
+	}
+	return nil
+}
+
+// releasedByHand refuses WithMinHold where the caller releases, and not Do.
+func (t *terms) releasedByHand() error {
+	if t.minHold == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: WithMinHold is for Do and DoAll: Release ends a hold at once", ErrInvalidOption)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -111,15 +110,6 @@ func quorumError(op, resource string, sentinel, cause error, names []string, vot
 		}
 	}
 	return e
-}
-
-// silent is the error of a look at nodes of which too few answered: the causes say why.
-func (l *core) silent(op, resource string, causes []error) *QuorumError {
-	votes := make([]quorum.Vote, len(causes))
-	for i, cause := range causes {
-		votes[i].Outcome = node.Classify(cause)
-	}
-	return quorumError(op, resource, ErrNoQuorum, nil, l.names, votes, causes)
 }
 
 // hopeless tells whether so many nodes refuse for good that waiting can't bring

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +15,6 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/hold"
-	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/observe"
@@ -23,34 +22,6 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
-
-// Locker takes locks over one list of nodes. It is safe for use by many
-// goroutines at once; a process needs one for each list of nodes.
-type Locker struct {
-	*core
-
-	own []io.Closer // the clients that Open built
-}
-
-// core is what a Locker, its locks and its Cluster stand on.
-type core struct {
-	cfg      config
-	clock    *clock.Clock
-	names    []string // of the nodes
-	nodes    []*node.Node
-	quorum   int
-	tracker  *membership.Tracker
-	queue    *queue.Queue
-	presence *queue.Presence
-	acquirer *acquire.Acquirer
-	keeper   *hold.Keeper
-	clocks   *node.ClockWatch
-	sleepers *round.Sleepers
-	looks    sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
-	requests *hold.Requests
-	watcher  *observe.Watcher
-	closing  chan struct{}
-}
 
 // New makes a Locker over the caller's clients, one for each node, in any order.
 // It sends nothing, never closes a client and never adds hooks to one; close the
@@ -88,7 +59,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), requests: hold.NewRequests(),
 	}
 	l.clock.WallOff(clock.WallOf(first))
-	l.cfg.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
+	l.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.sleepers = round.NewSleepers(l.clock)
 	hints := round.NewHints(l.clock)
 	seen := &nodeEvents{l, names}
@@ -124,22 +95,59 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	return &Locker{core: l}, nil
 }
 
-// leaveLine takes the entry for a name off these nodes, in the line of its kind.
-func (l *core) leaveLine(key string, shared bool, nodes []*node.Node) {
-	if shared {
-		l.acquirer.Releases.LeaveShared(key, int64(quorum.MaxToken), nodes)
-	} else {
-		l.acquirer.Releases.Leave(key, nodes)
+// checkNodes refuses what can't be a node, and names the rest.
+func checkNodes(nodes []redis.UniversalClient, given []string) ([]string, error) {
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: no client given: a Locker needs at least one node", ErrInvalidNode)
+	}
+	if len(nodes) > quorum.MaxNodes {
+		return nil, fmt.Errorf("%w: %d clients given: a Locker takes at most %d nodes", ErrInvalidNode, len(nodes), quorum.MaxNodes)
+	}
+	var errs []error
+	names := make([]string, len(nodes))
+	for i, client := range nodes {
+		name, err := nodeName(i, client)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if names[i] = name; len(given) == len(nodes) {
+			names[i] = given[i]
+		}
+		if names[i] == "" || len(names[i]) > membership.MaxNodeName || !fault.IsText(names[i]) || strings.ContainsAny(names[i], " ,\r\n\t") {
+			errs = append(errs, fmt.Errorf("%w: node %d: a name is 1 to %d bytes of printable text without blanks and commas: see WithNodeNames", ErrInvalidNode, i, membership.MaxNodeName))
+		}
+		for j := range i {
+			if names[j] == names[i] {
+				errs = append(errs, fmt.Errorf("%w: nodes %d and %d are both %s: a node may not vote twice", ErrInvalidNode, j, i, names[i]))
+			}
+		}
+	}
+	return names, errors.Join(errs...)
+}
+
+// nodeName is the address of a client that may be a node.
+func nodeName(i int, client redis.UniversalClient) (string, error) {
+	fallback := fmt.Sprintf("node-%d", i)
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fallback, fmt.Errorf("%w: node %d: the client is nil", ErrInvalidNode, i)
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return fallback, fmt.Errorf("%w: node %d is a Cluster client: a node is one master, and a Cluster may move a key to another", ErrInvalidNode, i)
+	case *redis.Ring:
+		return fallback, fmt.Errorf("%w: node %d is a Ring client: a node is one master, and a Ring moves keys when a shard is down", ErrInvalidNode, i)
+	case interface{ Options() *redis.Options }: // a *redis.Client, or what embeds one
+		if db := c.Options().DB; db != 0 {
+			return fallback, fmt.Errorf("%w: node %d uses database %d: %s", ErrInvalidNode, i, db, node.NotDatabase)
+		}
+		if c.Options().Addr == node.FailoverAddr {
+			return fallback, fmt.Errorf("%w: node %d is %s", ErrInvalidNode, i, node.NotSentinel)
+		}
+		return c.Options().Addr, nil
+	default: // its first connection tells
+		return fallback, nil
 	}
 }
-
-// giveBackGrant releases what a node granted to an attempt that is over.
-func (l *core) giveBackGrant(key, owner string, n *node.Node) {
-	l.acquirer.Releases.GiveBackGrant(key, owner, n)
-}
-
-// busy tells whether anything is held, or waited for.
-func (l *core) busy() bool { return l.keeper.Busy() || l.presence.Busy() }
 
 // nodeConfig is what each node knows of the Locker, which waits under this id.
 func (l *core) nodeConfig(process string) node.Config {
@@ -285,6 +293,39 @@ func (l *core) run(ctx context.Context, h holding, kept clock.Instant, fn func(c
 	return err, loss
 }
 
+// kept is when a hold of now may be released at the earliest; 0: at any time. It is read
+// from the later of the two clocks, and compared with the earlier one: d is the least.
+func (t *terms) kept(c *clock.Clock) clock.Instant {
+	if t.minHold == 0 {
+		return 0
+	}
+	return c.Now().Add(t.minHold)
+}
+
+// releaseAt releases what Do held: now, or in the background when its time has come.
+// Whether that is confirmed is an event.
+func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
+	left := time.Duration(0)
+	if at != 0 {
+		left = at.Sub(l.clock.Early())
+	}
+	if left <= 0 || h.Err() != nil || !l.acquirer.Enter() {
+		_ = h.Release(ctx)
+		return
+	}
+	defer l.acquirer.Settled()
+	ctx = context.WithoutCancel(ctx)
+	l.looks.Go(func() {
+		t := l.clock.NewTimer(left)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			_ = h.Release(ctx)
+		case <-h.Context().Done(): // Close, at the latest
+		}
+	})
+}
+
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
 // that wait end with ErrClosed, and so does every later one. Clients given to New
 // stay open. A node that does not take a release, of a lock that is held or of one
@@ -323,7 +364,7 @@ func (l *Locker) Close() error {
 		l.looks.Wait()
 		l.presence.Await()
 		l.tracker.Close()
-		l.cfg.recorder.observers.Close() // last: what ends may have something to tell
+		l.recorder.observers.Close() // last: what ends may have something to tell
 	})
 	left := l.unreleased()
 	for _, c := range l.own {
@@ -348,38 +389,4 @@ func bounded(deadline *time.Timer, wait func()) {
 	case <-deadline.C:
 		deadline.Reset(0) // one bound for all
 	}
-}
-
-// request checks a call's arguments, before anything is sent.
-func (l *Locker) request(op, resource string, opts []AcquireOption) (terms, string, error) {
-	t, key := l.cfg.terms, l.cfg.prefix+resource
-	err := checkResource(resource, key)
-	if err == nil && len(opts) > 0 {
-		t, err = l.cfg.with(opts)
-	}
-	if err == nil {
-		err = t.checkLimit(key)
-	}
-	if err == nil && l.acquirer.Closed() {
-		err = ErrClosed
-	}
-	if err != nil {
-		return t, key, fault.Errorf("redlock: %s %s: %w", op, fault.Printable(resource), err)
-	}
-	return t, key, nil
-}
-
-// MaxResourceLength is what the layers below take for the longest key.
-var _ = [1]struct{}{}[MaxResourceLength-lua.MaxKeyLength]
-
-func checkResource(resource, key string) error {
-	switch {
-	case resource == "":
-		return fmt.Errorf("%w: the name is empty", ErrInvalidResource)
-	case len(key) > MaxResourceLength:
-		return fmt.Errorf("%w: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength)
-	case len(key) >= len(lua.OwnPrefix) && key[:len(lua.OwnPrefix)] == lua.OwnPrefix:
-		return fmt.Errorf("%w: keys that begin with %q are the library's own", ErrInvalidResource, lua.OwnPrefix)
-	}
-	return nil
 }

@@ -1,11 +1,8 @@
 package redlock
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
 )
 
@@ -86,29 +83,6 @@ func (l *Lock) Slot() int {
 	return -1
 }
 
-// validateLimit checks what WithLimit was given, and what else.
-func (t *terms) validateLimit() error {
-	switch {
-	case !t.limited:
-		return nil
-	case t.limit < 1 || t.limit > MaxLimit:
-		return fmt.Errorf("%w: WithLimit %d: give 1 to %d", ErrInvalidOption, t.limit, MaxLimit)
-	case t.shared:
-		return fmt.Errorf("%w: WithLimit and WithShared exclude each other: a slot is held alone", ErrInvalidOption)
-	case t.reentry:
-		return fmt.Errorf("%w: WithLimit and WithReentry exclude each other: leave WithReentry out, here or where the Locker was made, and pass the Lock on", ErrInvalidOption)
-	}
-	return nil
-}
-
-// checkLimit checks whether the keys of the slots fit.
-func (t *terms) checkLimit(key string) error {
-	if t.limited && len(key)+lua.LongestSlot > MaxResourceLength {
-		return fmt.Errorf("%w: WithLimit: the name, prefix included, is longer than %d bytes", ErrInvalidResource, MaxResourceLength-lua.LongestSlot)
-	}
-	return nil
-}
-
 // WithMinHold makes Do and DoAll keep the lock for at least d from when it was acquired,
 // though fn returns earlier. It is for a short job that several machines begin at the
 // same time by clocks that differ: a latecomer finds the name taken, and leaves the
@@ -135,60 +109,6 @@ func WithMinHold(d time.Duration) AcquireOption {
 		t.minHold = d
 		if d == 0 {
 			t.minHold = -1 // an explicit zero is refused, not taken for none
-		}
-	})
-}
-
-// checkMinHold checks WithMinHold against the other terms.
-func (t *terms) checkMinHold(c *config) error {
-	switch lease := t.ttl - clock.Drift(t.ttl, c.drift); {
-	case t.minHold < 0:
-		return fmt.Errorf("%w: WithMinHold: give a positive duration", ErrInvalidOption)
-	case t.maxHold > 0 && t.minHold > t.maxHold:
-		return fmt.Errorf("%w: WithMinHold %v is above WithMaxHold %v: take less, or raise WithMaxHold", ErrInvalidOption, t.minHold, t.maxHold)
-	case t.fixed && t.minHold > lease:
-		return fmt.Errorf("%w: WithMinHold %v is above the %v for which WithFixedLease holds: take less, a longer WithTTL, or a lease that is renewed", ErrInvalidOption, t.minHold, lease)
-	}
-	return nil
-}
-
-// releasedByHand refuses WithMinHold where the caller releases, and not Do.
-func (t *terms) releasedByHand() error {
-	if t.minHold == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: WithMinHold is for Do and DoAll: Release ends a hold at once", ErrInvalidOption)
-}
-
-// kept is when a hold of now may be released at the earliest; 0: at any time. It is read
-// from the later of the two clocks, and compared with the earlier one: d is the least.
-func (t *terms) kept(c *clock.Clock) clock.Instant {
-	if t.minHold == 0 {
-		return 0
-	}
-	return c.Now().Add(t.minHold)
-}
-
-// releaseAt releases what Do held: now, or in the background when its time has come.
-// Whether that is confirmed is an event.
-func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
-	left := time.Duration(0)
-	if at != 0 {
-		left = at.Sub(l.clock.Early())
-	}
-	if left <= 0 || h.Err() != nil || !l.acquirer.Enter() {
-		_ = h.Release(ctx)
-		return
-	}
-	defer l.acquirer.Settled()
-	ctx = context.WithoutCancel(ctx)
-	l.looks.Go(func() {
-		t := l.clock.NewTimer(left)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			_ = h.Release(ctx)
-		case <-h.Context().Done(): // Close, at the latest
 		}
 	})
 }

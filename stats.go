@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
@@ -82,7 +84,7 @@ type NodeStats struct {
 // Stats returns a snapshot. It blocks for nobody, sends nothing, and costs about a
 // microsecond; it may be called from an observer, and after Close.
 func (l *Locker) Stats() Stats {
-	c := &l.cfg.recorder.counters
+	c := &l.recorder.counters
 	s := Stats{
 		HoldTime: duration(&c.held), ValidityLeft: duration(&c.left), AcquireTime: duration(&c.acquiring), WaitTime: duration(&c.waited),
 		ExtendTime: duration(&c.extending), ReleaseTime: duration(&c.releasing),
@@ -146,6 +148,32 @@ func statsOf(n *node.Node, c *nodeCounters) NodeStats {
 		Granted: c.votes[quorum.Granted].Load(), Taken: c.votes[quorum.Taken].Load(), Abstained: c.votes[quorum.Abstained].Load(),
 		Unknown: c.votes[quorum.Unknown].Load(), Failed: c.votes[quorum.Failed].Load(), Late: c.votes[quorum.Pending].Load(),
 		Calls: c.calls.Load(), Errors: c.errors.Load(), Time: duration(&c.time),
+	}
+}
+
+// recorder records what happens to a Locker: each event is counted, and told to the
+// observers.
+type recorder struct {
+	clock     *clock.Clock
+	counters  counters
+	observers *dispatch.Dispatcher[Event]
+}
+
+func newRecorder(c *clock.Clock, observers []func(Event), nodes int) *recorder {
+	r := &recorder{clock: c, observers: dispatch.New(observers)}
+	r.counters.nodes = make([]nodeCounters, nodes)
+	return r
+}
+
+// tell takes in an event. It blocks for nobody, and may be called under any mutex.
+func (r *recorder) tell(e Event) {
+	r.counters.take(&e)
+	if !r.observers.Observed() {
+		return
+	}
+	e.Time = r.clock.Wall()
+	if !r.observers.Send(e, e.Kind.routine()) {
+		r.counters.dropped.Add(1)
 	}
 }
 

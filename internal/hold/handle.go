@@ -64,6 +64,7 @@ func (r *Reentrant) Enter(ctx context.Context) *Handle {
 type Handle struct {
 	on     *Reentrant
 	values context.Context //nolint:containedctx // Context keeps the values of its own acquisition
+	detach func() bool     // from its set; of Attach's caller
 
 	mu     sync.Mutex      // guards the fields below
 	cause  error           // why it ended before the hold; nil: it has not
@@ -113,9 +114,10 @@ func (a *Handle) Context() context.Context {
 }
 
 // Attach ends the set when the handle, or the hold, ends.
-func (a *Handle) Attach(s Set) (detach func() bool) {
-	return context.AfterFunc(a.Context(), func() { _ = s.Err() })
-}
+func (a *Handle) Attach(s Set) { a.detach = context.AfterFunc(a.Context(), func() { _ = s.Err() }) }
+
+// Detach lets them end without their set.
+func (a *Handle) Detach() { a.detach() }
 
 // Leave lets go of the handle; the last one ends the hold. A handle that is not the last
 // has a cause of its own from then on. The last one's is the hold's: who sees that it has

@@ -131,18 +131,19 @@ func (h *Hold) EndAt(at clock.Instant) {
 }
 
 // Attach ends the set when the hold ends.
-func (h *Hold) Attach(s Set) (detach func() bool) {
+func (h *Hold) Attach(s Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.set = s; h.cause != nil {
 		go func() { _ = s.Err() }()
 	}
-	return func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.set = nil
-		return true
-	}
+}
+
+// Detach lets the hold end without its set.
+func (h *Hold) Detach() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set = nil
 }
 
 // bound is how long the calls for the hold wait for a node.

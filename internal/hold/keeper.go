@@ -141,7 +141,7 @@ func (k *Keeper) Begin(ctx context.Context, h *Hold, t *Terms, g *acquire.Grant)
 	}
 	if t.Revocable {
 		h.Revoked = k.Requests.begin(g.Claim.Owner)
-		k.Acquirer.Presence.Listen()
+		k.Acquirer.Presence.Listen() //nolint:contextcheck // it serves other holds too
 	}
 	if !k.add(h, t.Began, g) {
 		h.unregister()

@@ -31,7 +31,7 @@ const inner = "github.com/quorumkit/redlock/internal/"
 var elsewhere = []struct{ what, why string }{
 	{`/(check|inspect|cluster|open|fencing|options)\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
-	{`/(revocation|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
+	{`/(revocation|requests|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
 	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
 	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: tests on servers"},
 }
@@ -41,10 +41,9 @@ var elsewhere = []struct{ what, why string }{
 // no package is named.
 var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
-	{"clock.go wait", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL, joins, or opens"},
 	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
 	{"internal/hold/hold.go EndAt", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
-	{"redlock.go giveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
+	{"locker.go giveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
 	{"shared.go WithMinHold", "TestDoKeepsTheLockForItsLeastTime", "an option"},
 	{"internal/acquire/releases.go GiveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "the same"},
