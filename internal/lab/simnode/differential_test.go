@@ -7,11 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
-	"github.com/quorumkit/redlock/internal/lab/simnode"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
@@ -464,85 +462,51 @@ func compare(t *testing.T, got, want *peer, sequences, length int, draws []func(
 	}
 }
 
-func TestEveryScriptOfALockIsAGoFunction(t *testing.T) {
-	if len(bodies) < 14 {
-		t.Fatalf("got %d scripts", len(bodies))
-	}
-	interpreted := []string{
-		"ask", "look", "pass", // of those who wait
-		"share", "extend_shared", "reseed_shared", "raise_shared", "release_shared",
-		"ask_slot", "release_slot",
-		"notice", "install", "amend", "retire", "lower", // seldom called
-	}
-	for name, body := range bodies {
-		if !simnode.IsNative(body) && !slices.Contains(interpreted, name) {
-			t.Errorf("%s is another than the one that has a Go function: change that one, have it compared, and enter the new hash", name)
-		}
-	}
-}
-
 func TestNodeDoesWhatAServerDoes(t *testing.T) {
 	addr := testserver.NeedOne(t, redisserver.Config{})
 	server := newRealPeer(t, addr).listen(newRealPeer(t, addr))
-	for _, interpreted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			p, n := newSimPeer(t, interpreted)
-			p.listen(newSession(t, n, interpreted))
-			compare(t, p, server, 30, 40, sharedDraws)
-		})
-	}
-}
-
-func TestGoFunctionsDoWhatTheScriptsSay(t *testing.T) {
-	testkit.Unraced(t)
-	synctest.Test(t, func(t *testing.T) { // no sign of life ends between the one and the other
-		p, n := newSimPeer(t, false)
-		q, m := newSimPeer(t, true)
-		compare(t, p.listen(newSession(t, n, false)), q.listen(newSession(t, m, true)), 150, 40, sharedDraws)
-	})
+	p, n := newSimPeer(t)
+	p.listen(newSession(t, n))
+	compare(t, p, server, 30, 40, sharedDraws)
 }
 
 // A server whose clock is moved, and a node of ours: leases are whole hours, and
 // steps are half an hour more, either way. What has ended is gone for the scripts of
 // locks as for commands.
 func TestClockStepsAsAServersDoes(t *testing.T) {
-	for _, interpreted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			server := testserver.NeedOne(t, redisserver.Config{FakeClock: true})
-			want := newRealPeer(t, server)
-			got, n := newSimPeer(t, interpreted)
-			rnd := &source{rand.New(rand.NewPCG(1, 1)), false}
-			steps := []step{{"HSET", node, "epoch", "e1"}}
-			for i := range 200 {
-				if s := (step{"SET", pick(rnd, keys[1:]), "v", "PX", lease(rnd)}); i%3 == 0 {
-					steps = append(steps, s)
-				} else {
-					steps = append(steps, draws[rnd.IntN(7)](rnd))
-				}
-			}
-			var ahead time.Duration
-			ended := 0
-			for i, s := range steps {
-				before := want.do("DBSIZE")
-				if i%3 == 0 {
-					by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
-					ahead += by
-					n.Step(by)
-					testkit.Must(t, server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))))
-				}
-				if g, w := ends(got.take(s)), ends(want.take(s)); g != w { // the first to meet what has ended
-					t.Fatalf("%q, clocks ahead by %v: got %s; want %s\nafter %q", s, ahead, g, w, steps[:i])
-				}
-				if g, w := got.stored(), want.stored(); g != w {
-					t.Fatalf("%q, clocks ahead by %v, leaves\n%s; want\n%s\nafter %q", s, ahead, g, w, steps[:i])
-				}
-				if want.do("DBSIZE") < before {
-					ended++
-				}
-			}
-			if ended < 8 {
-				t.Errorf("%d times a lease ended with a step of the clock; want more, or this shows little", ended)
-			}
-		})
+	server := testserver.NeedOne(t, redisserver.Config{FakeClock: true})
+	want := newRealPeer(t, server)
+	got, n := newSimPeer(t)
+	rnd := &source{rand.New(rand.NewPCG(1, 1)), false}
+	steps := []step{{"HSET", node, "epoch", "e1"}}
+	for i := range 200 {
+		if s := (step{"SET", pick(rnd, keys[1:]), "v", "PX", lease(rnd)}); i%3 == 0 {
+			steps = append(steps, s)
+		} else {
+			steps = append(steps, draws[rnd.IntN(7)](rnd))
+		}
+	}
+	var ahead time.Duration
+	ended := 0
+	for i, s := range steps {
+		before := want.do("DBSIZE")
+		if i%3 == 0 {
+			by := time.Duration(rnd.IntN(8)-4)*time.Hour + 30*time.Minute
+			ahead += by
+			n.Step(by)
+			testkit.Must(t, server.SetClock(fmt.Sprintf("%+d", int(ahead.Seconds()))))
+		}
+		if g, w := ends(got.take(s)), ends(want.take(s)); g != w { // the first to meet what has ended
+			t.Fatalf("%q, clocks ahead by %v: got %s; want %s\nafter %q", s, ahead, g, w, steps[:i])
+		}
+		if g, w := got.stored(), want.stored(); g != w {
+			t.Fatalf("%q, clocks ahead by %v, leaves\n%s; want\n%s\nafter %q", s, ahead, g, w, steps[:i])
+		}
+		if want.do("DBSIZE") < before {
+			ended++
+		}
+	}
+	if ended < 8 {
+		t.Errorf("%d times a lease ended with a step of the clock; want more, or this shows little", ended)
 	}
 }

@@ -5,11 +5,8 @@
 // It offers the commands that lock clients send, expiries as Redis has them (a
 // point in time by the node's own wall clock, which can step and drift), and a
 // process that can crash, and come back with its data, without, or with older
-// ones. The scripts of redlock that are called often are Go functions here, each known
-// by the hash of the script that it stands for; those of the queue (ask, pass, look,
-// and acquire, release and hand where somebody waits), those that change the record, and
-// all others, run in a Lua interpreter. Tests hold every one of them, and the
-// commands, to a real server, and so what a connection hears that subscribes, in
+// ones. Scripts run in a Lua interpreter. Tests hold redlock's, and the commands, to a
+// real server, and so what a connection hears that subscribes, in
 // RESP2 and in RESP3.
 //
 // It has no users and no rights: no ACL command, no categories, no NOPERM, neither
@@ -59,8 +56,6 @@ type Node struct {
 	watch    func(args [][]byte)
 	commands map[string]command // it is only read
 	lua      *interpreter       // nil until a script needs it
-	script   scriptCall         // room for the one that is executed
-	room     room               // and for what it works on
 }
 
 // New returns a node that runs and is empty.

@@ -21,12 +21,11 @@ import (
 
 // peer is something that speaks RESP: a node of ours or a server.
 type peer struct {
-	t      testing.TB
-	send   func([]byte)
-	reply  *bufio.Reader
-	suffix string // of every script: with one, no script is known by its hash
-	run    string // its identity
-	ear    *peer  // a connection that hears what some waiters are told; nil if none
+	t     testing.TB
+	send  func([]byte)
+	reply *bufio.Reader
+	run   string // its identity
+	ear   *peer  // a connection that hears what some waiters are told; nil if none
 }
 
 // listen has another connection to the peer hear what all waiters but the last are
@@ -57,25 +56,21 @@ func (p *peer) heard() (messages []string) {
 	}
 }
 
-// newSimPeer is a node of ours, which runs redlock's scripts as Go functions, or
-// all of them in the interpreter.
-func newSimPeer(tb testing.TB, interpreted bool) (*peer, *simnode.Node) {
+// newSimPeer is a node of ours.
+func newSimPeer(tb testing.TB) (*peer, *simnode.Node) {
 	tb.Helper()
 	node := simnode.New()
-	return newSession(tb, node, interpreted), node
+	return newSession(tb, node), node
 }
 
 // newSession is another connection to a node of ours.
-func newSession(tb testing.TB, node *simnode.Node, interpreted bool) *peer {
+func newSession(tb testing.TB, node *simnode.Node) *peer {
 	tb.Helper()
 	session, err := node.Open(func() {})
 	testkit.Must(tb, err)
 	var replies bytes.Buffer
 	session.OnPush(func(data []byte) { replies.Write(data) })
 	p := &peer{t: tb, reply: bufio.NewReader(&replies), send: func(b []byte) { replies.Write(session.Feed(nil, b)) }}
-	if interpreted {
-		p.suffix = "\n-- once more"
-	}
 	p.run = p.identity()
 	return p
 }
@@ -198,7 +193,7 @@ func errorClass(line string) string {
 
 // script is the body of one of lua/, as this peer is sent it.
 func (p *peer) script(name string) string {
-	return bodies[name] + p.suffix
+	return bodies[name]
 }
 
 // bodies are the scripts, by name.

@@ -1,7 +1,6 @@
 package simnode_test
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -62,20 +61,16 @@ func TestAPromotedReplicaIsAnotherProcessWithItsData(t *testing.T) {
 	if got := asked(restarted, master.run); got != want {
 		t.Errorf("a restarted server: got\n%s; want what a promoted one says\n%s", got, want)
 	}
-	for _, interpreted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("interpreted=%t", interpreted), func(t *testing.T) {
-			old, n := newSimPeer(t, interpreted)
-			member(old)
-			data := n.Copy()
-			n.Crash()
-			n.Wipe()
-			n.Load(data)
-			n.Start()
-			again := newSession(t, n, interpreted)
-			if got := asked(again, old.run); got != want {
-				t.Errorf("got\n%s; want\n%s", got, want)
-			}
-		})
+	old, n := newSimPeer(t)
+	member(old)
+	data := n.Copy()
+	n.Crash()
+	n.Wipe()
+	n.Load(data)
+	n.Start()
+	again := newSession(t, n)
+	if got := asked(again, old.run); got != want {
+		t.Errorf("got\n%s; want\n%s", got, want)
 	}
 	if !strings.Contains(want, "BEFORE") || !strings.Contains(want, "NOSCRIPT") || !strings.Contains(want, `"owner-0"`) {
 		t.Errorf("got\n%s; want the earlier record, no script, and the lock: else this shows nothing", want)

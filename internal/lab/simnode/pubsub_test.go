@@ -50,8 +50,8 @@ func TestMessagesAreThoseOfAServer(t *testing.T) {
 	server := testserver.NeedOne(t, redisserver.Config{})
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
-			ours, node := newSimPeer(t, false)
-			got := map[string]*peer{"a": ours, "b": newSession(t, node, false)}
+			ours, node := newSimPeer(t)
+			got := map[string]*peer{"a": ours, "b": newSession(t, node)}
 			want := map[string]*peer{"a": newRealPeer(t, server), "b": newRealPeer(t, server)}
 			for _, pair := range []map[string]*peer{got, want} {
 				pair["b"].do("HSET", "h", "f", "v")

@@ -7,98 +7,18 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 )
 
 // script is one that a process has seen.
-type script struct {
-	hash   string
-	body   string
-	native func(*scriptCall) // nil: it runs in the interpreter
-}
-
-// scriptCall is a script while it is executed.
-type scriptCall struct {
-	*call
-
-	script     *script
-	keys, argv [][]byte
-	identity   string // of the node
-	room       *room
-}
-
-// room is for what a script works on; the next one uses it again.
-type room struct {
-	items   []item
-	keys    [][]byte
-	deleted []int64
-}
-
-// natives are the scripts that are Go functions here, by hash: one who changes
-// one runs it in the interpreter, until its function here does the same and the
-// differential test has said so.
-var natives = map[string]func(*scriptCall){
-	"ef074926d3f7ae84f92ba411ad016940242facd0": (*scriptCall).acquire,
-	"bcf0231cac049e221b2a58cae4329c8a12f0128b": (*scriptCall).acquireBatch,
-	"e233f4a7a92835f48f9fe8b897428660d51d72fd": (*scriptCall).raise,
-	"6fc8c4e722f13495f6f7a20e64c6134f29f4f868": (*scriptCall).extend,
-	"ddb36c17b2882abd39085d4484ac421ee0b9a6bc": (*scriptCall).reseed,
-	"b539672722a8153e83ebfcfec9ace67e4ec6dfd9": (*scriptCall).release,
-	"8252d90d0dcf0a842327af36f22096ebd6fd389f": (*scriptCall).releaseBatch,
-	"99a0284ddbfe1ce09f74185fb35342703d65514f": (*scriptCall).hand,
-	"fa2e329e457aba6d5042799cdf9f5933790e3f98": (*scriptCall).handOne,
-	"9a4f09585b27c70985dab243dc1e3b13adb72aa1": (*scriptCall).readRecord,
-	// chaos/kits.go
-	"cf0e94b2e9ffc7e04395cf88f7583fc309985910": (*scriptCall).deleteIfOurs,
-	"a7aba3bc5d6e99b3003da8b9d80a63b9f4092ecf": (*scriptCall).expireIfOurs,
-}
-
-// queueing are the natives that do only what is done where nobody waits, and with how
-// many arguments, by the number of keys, such a call says nothing of who does.
-var queueing = map[string]func(keys int) int{
-	"ef074926d3f7ae84f92ba411ad016940242facd0": func(int) int { return 5 },
-	"bcf0231cac049e221b2a58cae4329c8a12f0128b": func(keys int) int { return 1 + 4*(keys-1)/2 },
-	"b539672722a8153e83ebfcfec9ace67e4ec6dfd9": func(keys int) int { return keys },
-	"8252d90d0dcf0a842327af36f22096ebd6fd389f": func(keys int) int { return 1 + keys },
-	"99a0284ddbfe1ce09f74185fb35342703d65514f": func(keys int) int { return 1 + 3*(keys-1) },
-	"fa2e329e457aba6d5042799cdf9f5933790e3f98": func(int) int { return 4 },
-}
-
-// IsNative tells whether a script is a Go function here.
-func IsNative(body string) bool { return natives[hashOf(body)] != nil }
+type script struct{ hash, body string }
 
 func hashOf(body string) string {
 	sum := sha1.Sum([]byte(body)) //nolint:gosec // the name that Redis gives a script, not a secret
 	return hex.EncodeToString(sum[:])
-}
-
-// waited tells whether the script is one of those for which it matters that somebody
-// waits for a lock here, or that the call says who does: that the interpreter does.
-func (c *scriptCall) waited() bool {
-	plain, matters := queueing[c.script.hash]
-	return matters && (c.find([]byte("redlock:waiting")) != nil || len(c.argv) > plain(len(c.keys)))
-}
-
-// abort ends a script with an error of a command that it called.
-func (c *scriptCall) abort(message string) {
-	c.reply.fail(fmt.Sprintf("%s script: %s, on @user_script:0.", message, c.script.hash))
-}
-
-// malformed ends a script that was called with something that is no number, or
-// met one, or has too few arguments.
-func (c *scriptCall) malformed() {
-	c.abort("ERR user_script: not the arguments that it is called with")
-}
-
-// shaped tells whether there are so many keys and arguments, at least.
-func (c *scriptCall) shaped(keys, argv int) bool {
-	if len(c.keys) >= keys && len(c.argv) >= argv {
-		return true
-	}
-	c.malformed()
-	return false
 }
 
 // scriptCommand is SCRIPT.
@@ -133,11 +53,9 @@ func (c *serverCall) see(body string) (*script, error) {
 	if s := c.node.scripts[hash]; s != nil {
 		return s, nil
 	}
-	s := &script{hash: hash, body: body, native: natives[hash]}
-	if s.native == nil {
-		if err := c.node.interpreterLocked().compile(hash, body); err != nil {
-			return nil, err
-		}
+	s := &script{hash, body}
+	if err := c.node.interpreterLocked().compile(s); err != nil {
+		return nil, err
 	}
 	c.node.scripts[hash] = s
 	return s, nil
@@ -192,19 +110,16 @@ func (c *serverCall) splitArgs() (keys, argv [][]byte, ok bool) {
 	return nil, nil, false
 }
 
-// run executes a script: as a Go function, if there is one for all that it does.
+// run executes a script.
 func (c *serverCall) run(s *script, keys, argv [][]byte) {
-	n := c.node
-	n.script = scriptCall{&c.call, s, keys, argv, n.identity, &n.room}
-	if s.native != nil && !n.script.waited() {
-		s.native(&n.script)
-		return
+	in := c.node.interpreterLocked()
+	err := in.compile(s)
+	if err == nil {
+		err = in.run(c.reply, s, keys, argv, c.callFromScript)
 	}
-	if err := n.interpreterLocked().compile(s.hash, s.body); err != nil {
-		n.script.abort(err.Error())
-		return
+	if err != nil { // of a command that it called
+		c.reply.fail(fmt.Sprintf("%v script: %s, on @user_script:0.", err, s.hash))
 	}
-	n.interpreterLocked().run(&n.script, c.callFromScript)
 }
 
 // callFromScript executes a command that the script calls, and returns the reply.
@@ -215,7 +130,7 @@ func (c *serverCall) callFromScript(args [][]byte) []byte {
 	return r.buf
 }
 
-// interpreter runs the scripts that are no Go functions: slowly, and with what
+// interpreter runs the scripts: slowly, and with what
 // Redis offers them as far as lock scripts use it (KEYS, ARGV, redis.call and
 // pcall, and replies). A node has one, whose state serves all its scripts.
 type interpreter struct {
@@ -248,46 +163,49 @@ func newInterpreter() *interpreter {
 	return in
 }
 
+// compiled are the scripts that any node has compiled, by hash: most have the same ones.
+var compiled sync.Map
+
 // compile makes a function of a script.
-func (in *interpreter) compile(hash, body string) error {
-	if in.scripts[hash] != nil {
+func (in *interpreter) compile(s *script) error {
+	if in.scripts[s.hash] != nil {
 		return nil
 	}
-	chunk, err := parse.Parse(strings.NewReader(body), "user_script")
-	if err != nil {
-		return err
+	proto, known := compiled.Load(s.hash)
+	if !known {
+		chunk, err := parse.Parse(strings.NewReader(s.body), "user_script")
+		if err != nil {
+			return err
+		}
+		if proto, err = lua.Compile(chunk, "user_script"); err != nil {
+			return err
+		}
+		compiled.Store(s.hash, proto)
 	}
-	proto, err := lua.Compile(chunk, "user_script")
-	if err != nil {
-		return err
-	}
-	in.scripts[hash] = in.state.NewFunctionFromProto(proto)
+	in.scripts[s.hash] = in.state.NewFunctionFromProto(proto.(*lua.FunctionProto)) //nolint:forcetypeassert // nothing else is stored
 	return nil
 }
 
 // run runs a script, with do for the commands that it calls, and writes its reply.
-func (in *interpreter) run(c *scriptCall, do func(args [][]byte) []byte) {
+func (in *interpreter) run(r *reply, s *script, keys, argv [][]byte, do func(args [][]byte) []byte) error {
 	in.call = do
 	L := in.state
-	L.SetGlobal("KEYS", in.list(c.keys))
-	L.SetGlobal("ARGV", in.list(c.argv))
-	err := L.CallByParam(lua.P{Fn: in.scripts[c.script.hash], NRet: 1, Protect: true})
+	L.SetGlobal("KEYS", in.list(keys))
+	L.SetGlobal("ARGV", in.list(argv))
+	err := L.CallByParam(lua.P{Fn: in.scripts[s.hash], NRet: 1, Protect: true})
 	if err == nil {
-		in.reply(c.reply, L.Get(-1))
+		in.reply(r, L.Get(-1))
 		L.Pop(1)
-		return
+		return nil
 	}
-	message := err.Error()
 	var failed *lua.ApiError
-	if errors.As(err, &failed) {
-		message = failed.Object.String()
-		if t, ok := failed.Object.(*lua.LTable); ok {
-			message = lua.LVAsString(t.RawGetString("err"))
-		} else {
-			message = "ERR " + message
-		}
+	if !errors.As(err, &failed) {
+		return err
 	}
-	c.abort(message)
+	if t, ok := failed.Object.(*lua.LTable); ok {
+		return errors.New(lua.LVAsString(t.RawGetString("err")))
+	}
+	return errors.New("ERR " + failed.Object.String())
 }
 
 func (in *interpreter) list(items [][]byte) *lua.LTable {

@@ -28,7 +28,7 @@ var valkeyNames = map[string]string{"redis_mode": "server_mode"}
 
 func TestWhatANodeTellsOfItselfAServerTellsToo(t *testing.T) {
 	server := newRealPeer(t, testserver.NeedOne(t, redisserver.Config{AOF: redisserver.FsyncAlways}))
-	ours, _ := newSimPeer(t, false)
+	ours, _ := newSimPeer(t)
 	for _, ask := range [][]string{
 		{"INFO"}, {"INFO", "server"}, {"INFO", "REPLICATION"}, {"INFO", "server", "replication"}, {"INFO", "persistence"}, {"INFO", "everything"}, {"INFO", "nothing"},
 	} {
@@ -67,7 +67,7 @@ func TestWhatANodeTellsOfItselfAServerTellsToo(t *testing.T) {
 // A node says of what it has not that it is unknown, as a server would. Neither
 // redlock nor the locks that it is compared with need any of it.
 func TestWhatANodeHasNotIsUnknown(t *testing.T) {
-	ours, _ := newSimPeer(t, false)
+	ours, _ := newSimPeer(t)
 	for _, command := range [][]string{
 		{"ROLE"}, {"REPLICAOF", "NO", "ONE"}, {"FAILOVER"}, {"SWAPDB", "0", "1"}, {"FUNCTION", "LIST"}, {"FCALL", "f", "0"}, {"ACL", "WHOAMI"}, {"COMMAND"}, {"WATCH", "k"}, {"DEBUG", "SLEEP", "0"},
 	} {

@@ -25,7 +25,7 @@ var transactions = [][][]string{
 }
 
 func TestTransactionsAreThoseOfAServer(t *testing.T) {
-	ours, _ := newSimPeer(t, false)
+	ours, _ := newSimPeer(t)
 	server := newRealPeer(t, testserver.NeedOne(t, redisserver.Config{}))
 	for _, commands := range transactions {
 		if got, want := ours.all(commands), server.all(commands); !slices.Equal(got, want) {
@@ -37,7 +37,7 @@ func TestTransactionsAreThoseOfAServer(t *testing.T) {
 // A command in a transaction is seen when it is executed, once.
 func TestWhoWatchesANodeSeesATransactionAtItsEnd(t *testing.T) {
 	node := simnode.New()
-	p := newSession(t, node, false)
+	p := newSession(t, node)
 	var seen []string
 	node.Watch(func(args [][]byte) { seen = append(seen, string(args[0])) })
 	p.all([][]string{{"MULTI"}, {"SET", "a", "1"}, {"INCR", "node"}, {"HSET", "a", "f", "v"}})
