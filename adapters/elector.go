@@ -118,7 +118,7 @@ func (e *Elector) Token() redlock.Token {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.token()
+	return c.tokenLocked()
 }
 
 // Resign gives the leadership up, no matter what became of ctx; this process may be elected
@@ -187,7 +187,7 @@ func (c *candidate) verdict() error {
 		return nil
 	case e.ctx.Err() != nil:
 		return fmt.Errorf("adapters: elector %q: %w", e.resource, redlock.ErrClosed)
-	case c.failure != nil && !c.waits():
+	case c.failure != nil && !c.waitsLocked():
 		return c.failure
 	case c.sight != nil:
 		return c.sight
@@ -204,17 +204,19 @@ func (c *candidate) leading() *reign {
 	return c.reign
 }
 
-// token is the token of the reign that goes on; 0 if none does. mu is held.
-func (c *candidate) token() redlock.Token {
+// tokenLocked is the token of the reign that goes on; 0 if none does.
+func (c *candidate) tokenLocked() redlock.Token {
 	if r := c.leading(); r != nil {
 		return r.held.lock.Token()
 	}
 	return 0
 }
 
-// waits tells whether the campaign has gone on for so long that it does not fail as the
-// one before did. mu is held.
-func (c *candidate) waits() bool { return !c.since.IsZero() && time.Since(c.since) > electorWaits }
+// waitsLocked tells whether the campaign has gone on for so long that it does not fail as the
+// one before did.
+func (c *candidate) waitsLocked() bool {
+	return !c.since.IsZero() && time.Since(c.since) > electorWaits
+}
 
 // resign ends the current reign, and returns it; nil if there is none.
 func (c *candidate) resign() *reign {
@@ -231,8 +233,8 @@ func (c *candidate) resign() *reign {
 	return r
 }
 
-// tell lets first callers of IsLeader go on; mu is held.
-func (c *candidate) tell() {
+// tellLocked lets first callers of IsLeader go on.
+func (c *candidate) tellLocked() {
 	if !c.told {
 		c.told = true
 		close(c.known)
@@ -249,7 +251,7 @@ func (c *candidate) campaign() {
 		err := s.locker.Campaign(c.ctx, c.elector.resource, c.lead, s.acquire...)
 		c.mu.Lock()
 		c.failure, c.since = err, time.Time{}
-		c.tell()
+		c.tellLocked()
 		c.mu.Unlock()
 		if err == nil || c.ctx.Err() != nil {
 			c.cancel()
@@ -279,7 +281,7 @@ func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	c.elector.mu.Unlock()
 	c.mu.Lock()
 	c.reign, c.failure = r, nil
-	c.tell()
+	c.tellLocked()
 	c.mu.Unlock()
 	select {
 	case <-r.resigned:
@@ -326,7 +328,7 @@ func (c *candidate) observe() {
 		c.mu.Lock()
 		c.sight = err
 		if leader.Held || err != nil {
-			c.tell()
+			c.tellLocked()
 		}
 		c.mu.Unlock()
 	}

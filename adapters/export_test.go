@@ -19,5 +19,5 @@ func (e *Elector) LeadsAfter(d time.Duration) (redlock.Token, bool) {
 	e.candidate.mu.Lock()
 	defer e.candidate.mu.Unlock()
 	time.Sleep(d)
-	return e.candidate.token(), e.candidate.leading() != nil
+	return e.candidate.tokenLocked(), e.candidate.leading() != nil
 }

@@ -286,7 +286,7 @@ func TestObserveTellsWhoLeads(t *testing.T) {
 		decode(t, line, &o)
 		seen = max(seen, o.Token)
 	}
-	if seen != token && seen != 0 { // it has the leader's word where that came in time
+	if seen != token && seen != 0 { // it follows the leader's word where that came in time
 		t.Errorf("got token %d; want the leader's, %d", seen, token)
 	}
 	eye.signal(t, sigTERM)

@@ -91,7 +91,7 @@ func (a *Handle) Carry(ctx context.Context) context.Context {
 	return context.WithValue(ctx, chainKey{}, &chain{hold: a.on, outer: outer})
 }
 
-// Context has the values of the handle's own acquisition, and ends with the handle or
+// Context carries the values of the handle's own acquisition, and ends with the handle or
 // with the hold.
 func (a *Handle) Context() context.Context {
 	hold := a.on.Hold.Context()

@@ -11,6 +11,10 @@ import (
 // addCalls lays out all that is taken, in the order in which it goes: rollbacks first,
 // and handovers before what is asked of the claims that they bring. Samples and looks
 // come behind it.
+//
+// A node runs the commands of a pipeline in their order. So an acquire meets no key of ours
+// that a release of the same batch takes away, and the clock is read behind each grant: a
+// grant counts only with a reading that is later than it (ADR 13).
 func (b *batch) addCalls() {
 	b.addReleases()
 	b.addSlotReleases()

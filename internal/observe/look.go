@@ -130,9 +130,9 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-cha
 		}
 		if again := n.view.Again(w.cfg.Clock.Now()); again != 0 {
 			n.due |= again
-			w.wake(again)
+			w.wakeLocked(again)
 		}
-		n.tell()
+		n.tellLocked()
 	}
 	return changed
 }

@@ -54,8 +54,8 @@ type name struct {
 	changed   chan struct{} // closed when there is something new
 }
 
-// tell wakes the name's observers; mu is held.
-func (n *name) tell() {
+// tellLocked wakes the name's observers.
+func (n *name) tellLocked() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -86,15 +86,15 @@ func (w *Watcher) Join(key string) *Observer {
 	}
 	n.observers++
 	if w.round == nil {
-		w.begin() // and looks at all there is
+		w.beginLocked() // and looks at all there is
 	} else {
-		w.wake(n.due)
+		w.wakeLocked(n.due)
 	}
 	return &Observer{watcher: w, name: n, heard: election.NewObserver(w.cfg.Clock.Now())}
 }
 
-// begin starts a round; mu is held.
-func (w *Watcher) begin() {
+// beginLocked starts a round.
+func (w *Watcher) beginLocked() {
 	ctx, end := context.WithCancel(context.Background())
 	r := &round{end: end}
 	for i, n := range w.cfg.Nodes {
@@ -127,11 +127,11 @@ func (o *Observer) Leave() {
 		w.round = nil
 		return
 	}
-	w.wake(1<<len(w.cfg.Nodes) - 1) // they drop its channel
+	w.wakeLocked(1<<len(w.cfg.Nodes) - 1) // they drop its channel
 }
 
-// wake wakes these nodes' goroutines, which then do the due looks; mu is held.
-func (w *Watcher) wake(nodes uint64) {
+// wakeLocked wakes these nodes' goroutines, which then do the due looks.
+func (w *Watcher) wakeLocked(nodes uint64) {
 	if w.round == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (w *Watcher) hear(i int, channel, message string) {
 		n.view.Hint(i, h)
 	}
 	n.due = 1<<len(w.cfg.Nodes) - 1
-	w.wake(n.due)
+	w.wakeLocked(n.due)
 }
 
 // renewed has everything looked at on node i: hints may have been missed before.
@@ -197,5 +197,5 @@ func (w *Watcher) renewed(i int) {
 	for _, n := range w.names {
 		n.due |= 1 << i
 	}
-	w.wake(1 << i)
+	w.wakeLocked(1 << i)
 }

@@ -66,8 +66,8 @@ func (k *poll) Singly() (looks []node.Poll) {
 }
 
 // Wanted leaves out names that nobody rests for any more, and places that were given
-// up: a look must not put back an entry that was taken away. A place in the line of
-// sharers has a minus sign.
+// up: a look must not put back an entry that was taken away. A minus sign marks a place in
+// the line of sharers.
 func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim) {
 	k.presence.mu.Lock()
 	kept := 0

@@ -27,7 +27,7 @@ func TestTheStageOfARound(t *testing.T) {
 		"hh-":   {Finished, Finished, Finished},
 		"ghf":   {Finished, Finished, Finished},
 		"tt-":   {Finished, Finished, Open},
-		"tf-":   {Hopeless, Finished, Open}, // nobody has it any more: taken, or no quorum?
+		"tf-":   {Hopeless, Finished, Open}, // is it taken, or is there no quorum?
 		"ff-":   {Finished, Finished, Open},
 		"ttt":   {Finished, Finished, Open},
 		"ggh--": {Patient, Open, Finished},

@@ -28,7 +28,7 @@ type Step uint8
 const (
 	Rest  Step = iota // it waits until it is called, or looks
 	Again             // it asks for another slot, at once
-	Take              // it has the slot: it leaves the line
+	Take              // the slot is taken: leave the line
 )
 
 // Caller is one who wants a slot.
