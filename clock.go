@@ -1,12 +1,7 @@
 package redlock
 
-// The time of a Locker is that of one clock.Clock, a scale that never goes back and
-// counts what the machine spent suspended, where the system can tell. What decides
-// about a validity asks its Now; a lease begins at a reading of Start, which may be
-// too early, never too late. Wall clocks never enter a validity: they only
-// suggest tokens (internal/round, ask.go), and date what is logged.
-//
-// The rules are in internal/clock. Here is what a Locker is told of the nodes' clocks.
+// A Locker is told here what to think of the nodes' clocks. By which clock it lives itself
+// is said at core (locker.go).
 
 // WithDriftFactor sets the share of a lease by which a node's clock may run fast
 // against ours: at least 0, at most 0.5. The default is DefaultDriftFactor, 0.01. Validity

@@ -391,6 +391,11 @@ func TestASetIsExtendedAsAWhole(t *testing.T) {
 				t.Errorf("Extend(%v): got %v; want %v", ttl, err, want)
 			}
 		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		if sent, err := evals(nodes), m.Extend(done, 25*time.Second); !errors.Is(err, context.Canceled) || evals(nodes) != sent {
+			t.Errorf("under a context that is done: got %v and %d calls; want none, and its error", err, evals(nodes)-sent)
+		}
 		remove(nodes, "b")
 		if err := m.Extend(t.Context(), 25*time.Second); !errors.Is(err, redlock.ErrLost) || !strings.Contains(err.Error(), "extend b") {
 			t.Errorf("without b: got %v; want ErrLost of b", err)

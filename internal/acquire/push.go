@@ -85,8 +85,8 @@ func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	began := acq.a.Clock.Early()
 	step, err := acq.gatherOpen(ctx, r)
 	for err == nil && acq.rests(r, step) {
-		heard, causes := r.SaidSoFar()
-		if acq.votes, acq.heard = r.SoFar(), heard; !r.Asks.Handed {
+		votes, heard, causes := r.SaidSoFar()
+		if acq.votes, acq.heard = votes, heard; !r.Asks.Handed {
 			return Grant{}, acq.refused(ctx, r, began, causes)
 		}
 		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again

@@ -161,11 +161,12 @@ func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validit
 	return since, valid
 }
 
-// SaidSoFar is what the refusals say besides, and the votes' causes, while more may come.
-func (r *Round) SaidSoFar() ([]quorum.Hearing, []error) {
+// SaidSoFar is a copy of the votes, of what the refusals say besides, and of the votes' causes,
+// while more may come: all as of one moment, or a refusal would be counted without its place.
+func (r *Round) SaidSoFar() ([]quorum.Vote, []quorum.Hearing, []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.Asks.Heard), slices.Clone(r.Causes)
+	return slices.Clone(r.Votes), slices.Clone(r.Asks.Heard), slices.Clone(r.Causes)
 }
 
 // Hear notes what node i's refusal says of the line. It is called before the vote is
