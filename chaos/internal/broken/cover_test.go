@@ -22,14 +22,14 @@ const coverVariable = "REDLOCK_EXPLORE_COVER"
 
 // protocol are the packages whose functions the exploration must reach.
 const protocol = "github.com/quorumkit/redlock," + inner + "acquire," + inner + "clock," + inner + "election," + inner + "grant," +
-	inner + "membership," + inner + "node," + inner + "observe," + inner + "queue," + inner + "quorum," + inner + "round," + inner + "set," + inner + "slots"
+	inner + "hold," + inner + "membership," + inner + "node," + inner + "observe," + inner + "queue," + inner + "quorum," + inner + "round," + inner + "set," + inner + "slots"
 
 const inner = "github.com/quorumkit/redlock/internal/"
 
 // elsewhere are functions that plans do not reach, by what they have in common, and where
 // they are tried instead.
 var elsewhere = []struct{ what, why string }{
-	{`/(check|inspect|cluster|open|fencing|options)\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
+	{`/(check|inspect|cluster|open|fencing|options)\.go:|/redlock/clock\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
 	{`/(revocation|requests|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
 	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
@@ -42,6 +42,9 @@ var elsewhere = []struct{ what, why string }{
 var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
 	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
+	{"internal/hold/handle.go Open", "TestReentryKnowsBothKinds", "an exclusive hold inside a shared one"},
+	{"internal/hold/handle.go Attach", "TestASetEntersTheHoldsOfItsContext", "a set of holds that are entered again"},
+	{"internal/hold/handle.go Detach", "TestASetEntersTheHoldsOfItsContext", "the same"},
 	{"internal/hold/hold.go EndAt", "TestASetIsHeldForItsMaximumFromWhenItIsComplete", "a bound on a set"},
 	{"locker.go giveBackGrant", "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack", "a node that was away grants to an attempt that is over: in some plays of the 90 plans, in others not"},
 	{"shared.go Shared", "TestThoseWhoShareHoldTogetherAndExcludeAllOthers", "a getter"},
@@ -75,6 +78,8 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/node/connection.go judge", "TestAWrappedClientIsRefusedByWhatItsConnectionSays", "a wrapped client"},
 	{"internal/node/connection.go judgeConnection", "TestAWrappedClientIsRefusedByWhatItsConnectionSays", "a wrapped client"},
 	{"internal/node/connection.go watchOther", "TestAWrappedClientIsRefusedByWhatItsConnectionSays", "a wrapped client"},
+	{"internal/node/pending.go apart", "./internal/node TestACallRefusedForOneNameGoesInParts", "a call that is refused for one of its names"},
+	{"internal/node/record.go Misdialled", "./internal/doctor TestCheckFindsEachFaultAndNoOther", "a node that speaks TLS, or none"},
 	{"internal/node/refused.go RefusesNow", "TestNodesThatRefuseWritesAreSeenEverywhere", "a server that takes no writes"},
 	{"internal/observe/look.go readAll", "TestSharedHoldsLeadNothing", "names observed that have data of another type"},
 	{"internal/queue/queue.go Listen", "TestEachKindOfHoldCanBeAskedFor", "revocation"},

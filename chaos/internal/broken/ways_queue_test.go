@@ -57,7 +57,7 @@ var queueWays = []way{
 		seed:  21,
 		edits: []edit{
 			{"internal/acquire/acquisition.go", "	if next.Look", `	if BROKEN {
-		next = quorum.Rest{After: time.Hour}
+		next = quorum.Rest{After: 3600e9}
 	}
 	if next.Look`},
 			{"internal/queue/poll.go", "len(replies) > 0 && replies[0] == 0 {", "len(replies) > 0 && replies[0] == 0 && !BROKEN {"},
