@@ -292,7 +292,7 @@ func (c *setCall) ask(ctx context.Context, wait bool) {
 		back = won
 	}
 	for k := range answers {
-		switch i, g := missing[k], &answers[k].Grant; {
+		switch i, g := missing[k], &answers[k].Success; {
 		case !won.Has(i):
 		case back.Has(i):
 			c.locker.acquirer.Return(g, c.terms.ttl)
@@ -350,7 +350,7 @@ func (c *setCall) acquireTerms() acquire.Terms {
 
 // hold makes a lock of a grant. How long it is held at most is not known before the set
 // is complete.
-func (c *setCall) hold(ctx context.Context, i int, g acquire.Grant) error {
+func (c *setCall) hold(ctx context.Context, i int, g acquire.Success) error {
 	t := c.terms
 	t.maxHold, t.call.failed, t.call.turn = 0, g.Failed, Turn(g.Turn)
 	calls := &c.locker.recorder.counters.calls

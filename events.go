@@ -45,7 +45,7 @@ func (o *holdEvents) tell(h *hold.Hold, e Event) {
 }
 
 // Began tells LockAcquired.
-func (o *holdEvents) Began(h *hold.Hold, began clock.Instant, g acquire.Grant, valid time.Duration) {
+func (o *holdEvents) Began(h *hold.Hold, began clock.Instant, g acquire.Success, valid time.Duration) {
 	o.tell(h, Event{
 		Kind: LockAcquired, Duration: h.Since.Sub(began), Waited: g.Asked.Sub(began),
 		Validity: valid, Attempts: g.Failed + 1, Rounds: g.Claim.Rounds, Turn: Turn(g.Turn),

@@ -34,7 +34,7 @@ type grip interface {
 }
 
 // hold makes a lock of what a quorum granted.
-func (l *core) hold(ctx context.Context, resource string, g acquire.Grant, t *terms) (*Lock, error) {
+func (l *core) hold(ctx context.Context, resource string, g acquire.Success, t *terms) (*Lock, error) {
 	defer l.acquirer.Settled()
 	one := &struct { // a Lock and its hold, in one piece of memory
 		lock Lock

@@ -229,19 +229,16 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fault.WaitedError(t.wait))
 		defer cancel()
 	}
-	g, err := l.grant(ctx, key, wait, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Limit: t.limit, Label: t.label})
+	attempt := l.acquirer.Try
+	if wait {
+		attempt = l.acquirer.Acquire
+	}
+	g, err := attempt(ctx, key, acquire.Terms{TTL: t.ttl, Barging: t.barging, Fixed: t.fixed, Shared: t.shared, Limit: t.limit, Label: t.label})
 	t.call.failed, t.call.turn = g.Failed, Turn(g.Turn)
 	if err != nil {
 		return nil, err
 	}
 	return l.hold(ctx, resource, g, t)
-}
-
-func (l *Locker) grant(ctx context.Context, key string, wait bool, t acquire.Terms) (acquire.Grant, error) {
-	if wait {
-		return l.acquirer.Acquire(ctx, key, t)
-	}
-	return l.acquirer.Try(ctx, key, t)
 }
 
 // Do runs fn while holding resource, which is acquired as by Acquire and

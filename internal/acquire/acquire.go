@@ -25,7 +25,7 @@ func New(c Config) *Acquirer {
 
 // Acquire takes the lock on key, and waits for it until ctx is done. Where it fails,
 // everything is rolled back, in the background, and the name is the next goroutine's.
-func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Success, error) {
 	switch {
 	case t.Limit > 0:
 		return a.acquireSlot(ctx, key, t)
@@ -34,7 +34,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Grant, err
 	}
 	name, given, err := a.Queue.Take(ctx, key, t.TTL, t.Label, t.acceptsPushes())
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
+		return Success{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{a: a, name: name, terms: t}
 	g, err := acq.run(ctx, given)
@@ -52,13 +52,13 @@ var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.Err
 // acquireShared is Acquire of a shared hold. The goroutines of this Locker that want to share
 // the name, and whose turn has come, are a group: each asks by itself at first, and once the
 // nodes have refused, one of them waits for all.
-func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Success, error) {
 	if t.Barging {
 		return a.bargeShared(ctx, key, t)
 	}
 	name, given, leads, err := a.Queue.Share(ctx, key, t.TTL, t.Label)
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
+		return Success{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{a: a, name: name, terms: t, leads: leads}
 	g, err := acq.run(ctx, given)
@@ -76,7 +76,7 @@ func (a *Acquirer) acquireShared(ctx context.Context, key string, t Terms) (Gran
 
 // bargeShared is acquireShared past the line. It is of no group: the others would wait for an
 // attempt that has no place, and may starve.
-func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Success, error) {
 	acq := acquisition{a: a, name: queue.Apart(key), terms: t}
 	g, err := acq.run(ctx, nil)
 	acq.stopWaiting()
@@ -86,10 +86,10 @@ func (a *Acquirer) bargeShared(ctx context.Context, key string, t Terms) (Grant,
 }
 
 // acquireSlot is Acquire of a slot.
-func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Success, error) {
 	name, _, err := a.Queue.Take(ctx, lua.SlotsKey(key), t.TTL, t.Label, false)
 	if err != nil {
-		return Grant{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
+		return Success{}, a.Door.Ended(key, fmt.Errorf("%w: %w", errBusy, err))
 	}
 	acq := acquisition{a: a, name: name, terms: t, slot: &slotWay{name: key, caller: slots.New(t.Limit, a.lastSlot(key))}}
 	slot := forSlot{&acq}
@@ -106,20 +106,20 @@ func (a *Acquirer) acquireSlot(ctx context.Context, key string, t Terms) (Grant,
 
 // Try makes one attempt to take the lock on key, or two if nodes that were seen not
 // to vote may do so by then.
-func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Success, error) {
 	switch {
 	case t.Limit > 0:
 		return a.tryToHoldSlot(ctx, key, t)
 	case t.Shared && !t.Barging && !a.Queue.MayShare(key):
-		return Grant{}, a.Door.Ended(key, errBusy)
+		return Success{}, a.Door.Ended(key, errBusy)
 	case t.Shared:
-		return a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.attempts.attempt(ctx, key, &t, 0, nil) })
+		return a.retryAfterLook(ctx, func() (Success, *Failure) { return a.attempts.attempt(ctx, key, &t, 0, nil) })
 	}
 	name, ok := a.Queue.Try(key)
 	if !ok {
-		return Grant{}, a.Door.Ended(key, errBusy)
+		return Success{}, a.Door.Ended(key, errBusy)
 	}
-	g, err := a.retryAfterLook(ctx, func() (Grant, *Failure) { return a.tryOnce(ctx, name, t) })
+	g, err := a.retryAfterLook(ctx, func() (Success, *Failure) { return a.tryOnce(ctx, name, t) })
 	if err != nil {
 		a.Releases.passOn(key)
 	}
@@ -127,7 +127,7 @@ func (a *Acquirer) Try(ctx context.Context, key string, t Terms) (Grant, error) 
 }
 
 // tryOnce is Try's attempt of an exclusive hold.
-func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Grant, *Failure) {
+func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Success, *Failure) {
 	if !t.Barging {
 		return a.attempts.attempt(ctx, name.Key, &t, 0, nil)
 	}
@@ -140,8 +140,8 @@ func (a *Acquirer) tryOnce(ctx context.Context, name *queue.Name, t Terms) (Gran
 // that another slot is free on a quorum, and that nobody waits. Several that try at one
 // moment may ask for the same slots one after another; the caller's own bound is as many
 // attempts more as there are slots.
-func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Grant, error) {
-	return a.retryAfterLook(ctx, func() (Grant, *Failure) {
+func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Success, error) {
+	return a.retryAfterLook(ctx, func() (Success, *Failure) {
 		caller := slots.New(t.Limit, a.lastSlot(key))
 		for {
 			g, r, f := a.attempts.attemptSlot(ctx, key, &t, caller.Pick(a.Share(key)), 0)
@@ -153,7 +153,7 @@ func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Gran
 }
 
 // retryAfterLook makes Try's attempts.
-func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Grant, *Failure)) (Grant, error) {
+func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Success, *Failure)) (Success, error) {
 	g, f := attempt()
 	failed := 0
 	if f != nil {
@@ -205,16 +205,16 @@ func (a *Acquirer) standingChanged(f *Failure, judged func(i int) bool) bool {
 }
 
 // run makes attempts until one succeeds, waiting does not help, or ctx ends.
-func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, error) {
+func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Success, error) {
 	var last *Failure
 	for {
 		if err := fault.OfContext(ctx); err != nil && given == nil {
-			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
+			return Success{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 		var err error
 		if acq.terms.Shared {
 			if given, err = (sharing{acq}).take(ctx, given); err != nil {
-				return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
+				return Success{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 			}
 		}
 		turn := acq.turn(given)
@@ -235,11 +235,11 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			if errors.Is(failed.Cause, fault.ErrClosed) {
 				last = nil
 			}
-			return Grant{}, joined(failed.Words, last)
+			return Success{}, joined(failed.Words, last)
 		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
 			continue // at once: a node that abstained may vote by now
 		case failed.hopeless():
-			return Grant{}, failed.Words
+			return Success{}, failed.Words
 		}
 		last = failed
 		var race *raceError
@@ -248,7 +248,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Grant, 
 			continue // at once
 		}
 		if given, err = acq.await(ctx, next); err != nil {
-			return Grant{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
+			return Success{}, acq.a.Door.Ended(acq.name.Key, joined(err, last))
 		}
 	}
 }
@@ -281,7 +281,7 @@ func (acq *acquisition) turn(given *queue.Transfer) Turn {
 }
 
 // try makes the attempt that is due, and says how to wait if it fails.
-func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
 	switch {
 	case acq.slot != nil:
 		return forSlot{acq}.try(ctx, given)

@@ -81,8 +81,8 @@ const (
 	Granted                    // the release before granted it
 )
 
-// Grant is a claim that a quorum granted. Close waits until it is Settled.
-type Grant struct {
+// Success is a claim that a quorum granted. Close waits until it is Settled.
+type Success struct {
 	Claim  *round.Claim
 	Start  clock.Instant // since when its leases count
 	Asked  clock.Instant // when the round was sent that brought it, or the first push came
@@ -166,7 +166,7 @@ func (a *base) Enter() bool {
 	return true
 }
 
-// Settled ends an Enter, and a Grant.
+// Settled ends an Enter, and a Success.
 func (a *base) Settled() { a.entered.Done() }
 
 // Closed tells whether Close was called.

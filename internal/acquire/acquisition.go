@@ -74,9 +74,9 @@ func (acq *acquisition) withdraw() {
 }
 
 // barge asks past the line.
-func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
+func (acq *acquisition) barge(ctx context.Context) (Success, interval, *Failure) {
 	if f := acq.enterLine(ctx); f != nil {
-		return Grant{}, atOnce, f
+		return Success{}, atOnce, f
 	}
 	g, f := acq.bid(ctx, quorum.Barging)
 	return g, afterPause, f
@@ -84,7 +84,7 @@ func (acq *acquisition) barge(ctx context.Context) (Grant, interval, *Failure) {
 
 // bid makes one attempt by the place in line: it asks the nodes that called, or all nodes.
 // Unlike attempt it learns from each refusal what stands before us in line.
-func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failure) {
+func (acq *acquisition) bid(ctx context.Context, position int64) (Success, *Failure) {
 	start := acq.a.Clock.Start()
 	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
 	switch {
@@ -98,9 +98,9 @@ func (acq *acquisition) bid(ctx context.Context, position int64) (Grant, *Failur
 
 // bidFor asks for the claim by the hints that have come, or at all nodes. Unlike those of
 // attempt, each refusal also says how the line stands.
-func (acq *acquisition) bidFor(ctx context.Context, claim *round.Claim, start clock.Instant, position int64) (Grant, *Failure) {
+func (acq *acquisition) bidFor(ctx context.Context, claim *round.Claim, start clock.Instant, position int64) (Success, *Failure) {
 	if !acq.a.Enter() {
-		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
+		return Success{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
 	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
 	r.Asks = &round.Asks{Position: position, Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
@@ -174,7 +174,7 @@ func (acq *acquisition) ask(r *round.Round, nodes uint64) {
 }
 
 // receive takes what HandOn gave.
-func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+func (acq *acquisition) receive(ctx context.Context, given *queue.Transfer) (Success, *Failure) {
 	defer acq.a.Sleepers.Put(given.Sleeper)
 	r := given.Handover.Round
 	s, err := r.Await(ctx, acq.a.Clock, acq.a.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.a.Releases.rollBackGranted(r, acq.terms.TTL) })

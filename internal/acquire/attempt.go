@@ -27,9 +27,9 @@ func (e *raceError) Error() string { return "a quorum granted without a settled 
 //
 // floor is the least hint: above the tokens of an attempt that could not settle
 // its own. asks, if any, takes in what the refusals of a shared hold say besides.
-func (a *attempter) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token, asks *round.Asks) (Grant, *Failure) {
+func (a *attempter) attempt(ctx context.Context, key string, t *Terms, floor quorum.Token, asks *round.Asks) (Success, *Failure) {
 	if !a.Enter() {
-		return Grant{}, a.ended(key, fault.ErrClosed)
+		return Success{}, a.ended(key, fault.ErrClosed)
 	}
 	start := a.Clock.Start()
 	c := a.newClaim(key, t.TTL, t.Label, start, floor)
@@ -54,9 +54,9 @@ func (a *attempter) slotClaim(start clock.Instant, name string, t *Terms, slot i
 
 // attemptSlot is attempt for a slot, without a place in line. It returns no round where it
 // sent none.
-func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Grant, *round.Round, *Failure) {
+func (a *attempter) attemptSlot(ctx context.Context, name string, t *Terms, slot int, floor quorum.Token) (Success, *round.Round, *Failure) {
 	if !a.Enter() {
-		return Grant{}, nil, a.ended(name, fault.ErrClosed)
+		return Success{}, nil, a.ended(name, fault.ErrClosed)
 	}
 	w := a.Sleepers.Get()
 	defer a.Sleepers.Put(w)
@@ -83,7 +83,7 @@ func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
 }
 
 // acquireRound sends the acquires of a round, and makes of its end what conclude does.
-func (a *attempter) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Grant, *Failure) {
+func (a *attempter) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Success, *Failure) {
 	for _, n := range a.Nodes {
 		n.SubmitAcquire(r)
 	}
@@ -102,7 +102,7 @@ func (a *attempter) ended(key string, cause error) *Failure {
 
 // conclude makes a grant of a round that has ended at stage s, or rolls it back. The
 // attempt, which was entered, stays so where it brings a grant.
-func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
+func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Success, *Failure) {
 	g, f := a.judge(ctx, r, ttl, w, s, err)
 	if f != nil {
 		f.Words = a.Door.Refused(ctx, r.Claim.Key, r.Start, r.Claim.Rounds, f)
@@ -112,17 +112,17 @@ func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Durat
 }
 
 // judge concludes without telling anybody of a failure.
-func (a *attempter) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Grant, *Failure) {
+func (a *attempter) judge(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Success, *Failure) {
 	a.closeRound(r, s)
 	if err != nil {
 		a.releases.rollBack(r.Claim, ttl)
-		return Grant{}, &Failure{Cause: err}
+		return Success{}, &Failure{Cause: err}
 	}
 	token, raise, why := a.settle(r.Claim, r.Votes, w)
 	if raise != nil {
 		token, why = a.raised(ctx, raise, token, a.Bound(ttl))
 	}
-	return a.grant(r, ttl, token, why)
+	return a.succeed(r, ttl, token, why)
 }
 
 // closeRound ends a round at stage s.
@@ -131,11 +131,11 @@ func (a *attempter) closeRound(r *round.Round, s round.Stage) {
 	a.Door.Polled(r.Votes)
 }
 
-// grant makes a grant of a closed round with this token, or rolls it back; why says that
+// succeed makes a success of a closed round with this token, or rolls it back; why says that
 // it has none.
-func (a *attempter) grant(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Grant, *Failure) {
+func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Success, *Failure) {
 	c := r.Claim
-	g := Grant{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
+	g := Success{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
 	if c.AcceptsPush() && why == nil {
 		g.Start, g.Valid = r.Leases(token)
 		g.Short = r.Asks.Pushed
@@ -159,7 +159,7 @@ func (a *attempter) grant(r *round.Round, ttl time.Duration, token quorum.Token,
 	if errors.Is(why, errOutvoted) {
 		why = nil
 	}
-	return Grant{}, &Failure{Sentinel: sentinel, Cause: why, Votes: r.Votes, Causes: r.Causes}
+	return Success{}, &Failure{Sentinel: sentinel, Cause: why, Votes: r.Votes, Causes: r.Causes}
 }
 
 // outlasted is why a round that was sent at start took too long for a lock of this

@@ -19,7 +19,7 @@ type alone struct{ *acquisition }
 // try makes the attempt that is due. A lock that was handed on is taken. Where nobody was seen
 // to wait, the first attempt is a plain one. Else it asks for a ticket, and then by the place
 // that the ticket gives.
-func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+func (acq alone) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
 	position := acq.a.Queue.Position(acq.name)
 	switch {
 	case given != nil && given.Open != nil:
@@ -42,7 +42,7 @@ func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interva
 		return g, afterPause, f
 	}
 	if f := acq.enterLine(ctx); f != nil {
-		return Grant{}, atOnce, f
+		return Success{}, atOnce, f
 	}
 	if position == quorum.NoTicket {
 		return acq.askPlace(ctx)
@@ -57,24 +57,24 @@ func (acq alone) try(ctx context.Context, given *queue.Transfer) (Grant, interva
 }
 
 // askPlace asks for a place in line, and stands there.
-func (acq alone) askPlace(ctx context.Context) (Grant, interval, *Failure) {
+func (acq alone) askPlace(ctx context.Context) (Success, interval, *Failure) {
 	g, f := acq.bid(ctx, quorum.NoTicket)
 	if f == nil {
 		return g, atOnce, nil
 	}
 	if position, ok := quorum.PositionOf(acq.votes, acq.heard); ok {
 		acq.a.Queue.Stand(acq.name, position)
-		return Grant{}, atOnce, f
+		return Success{}, atOnce, f
 	}
-	return Grant{}, afterPause, f
+	return Success{}, afterPause, f
 }
 
 // stand makes the attempt by the place in line that releases may grant, or goes on with
 // it. An attempt that all nodes refused stays open: its entries stand on the nodes.
-func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
+func (acq alone) stand(ctx context.Context, position int64) (Success, *Failure) {
 	if acq.open == nil {
 		if !acq.a.Enter() {
-			return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
+			return Success{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 		}
 		acq.begin(position)
 	}
@@ -87,7 +87,7 @@ func (acq alone) stand(ctx context.Context, position int64) (Grant, *Failure) {
 	for err == nil && acq.rests(r, step) {
 		votes, heard, causes := r.SaidSoFar()
 		if acq.votes, acq.heard = votes, heard; !r.Asks.Handed {
-			return Grant{}, acq.refused(ctx, r, began, causes)
+			return Success{}, acq.refused(ctx, r, began, causes)
 		}
 		if err = acq.rest(ctx); err == nil { // it stands in line, and was not refused: it is not tried again
 			r.Again(acq.hints == 0 && !r.Granted())
@@ -123,15 +123,15 @@ func (acq alone) rests(r *round.Round, step grant.Step) bool {
 }
 
 // takeOver goes on with the attempt that the release before put in line.
-func (acq alone) takeOver(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+func (acq alone) takeOver(ctx context.Context, given *queue.Transfer) (Success, *Failure) {
 	acq.open = given.Open
 	if !acq.a.Enter() { // as in join
-		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
+		return Success{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
 	acq.waiter = given.Sleeper
 	acq.a.Queue.Attach(acq.name, acq.waiter)
 	if err := acq.a.Presence.Join(ctx); err != nil {
-		return Grant{}, acq.a.attempts.ended(acq.name.Key, err)
+		return Success{}, acq.a.attempts.ended(acq.name.Key, err)
 	}
 	acq.a.noteWaiting(acq.name.Key)
 	return acq.stand(ctx, quorum.NoTicket)

@@ -12,7 +12,7 @@ import (
 
 // Answer is what one round for several names brought of one of them.
 type Answer struct {
-	Grant   Grant
+	Success Success
 	Err     error    // why there is none; nil if it was granted
 	Failure *Failure // the attempt that brought none; nil if none was made
 }
@@ -47,13 +47,13 @@ func (a *Acquirer) LookAgain(ctx context.Context, f *Failure) bool {
 }
 
 // WaitFor is Acquire of a name that was just found taken.
-func (a *Acquirer) WaitFor(ctx context.Context, key string, t Terms) (Grant, error) {
+func (a *Acquirer) WaitFor(ctx context.Context, key string, t Terms) (Success, error) {
 	a.noteWaiting(key)
 	return a.Acquire(ctx, key, t)
 }
 
 // Return gives back a grant that nobody holds yet.
-func (a *Acquirer) Return(g *Grant, lease time.Duration) {
+func (a *Acquirer) Return(g *Success, lease time.Duration) {
 	a.Releases.GiveBack(g.Claim, lease)
 	a.Settled()
 }
@@ -203,7 +203,7 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 	if p.round == nil {
 		return Answer{Err: s.a.Door.Ended(key, p.refused)}
 	}
-	var g Grant
+	var g Success
 	var f *Failure
 	if p.err != nil {
 		s.a.Releases.rollBack(p.round.Claim, s.terms.TTL)
@@ -213,11 +213,11 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 			left := p.raise.Start.Add(s.a.Bound(s.terms.TTL)).Sub(s.a.Clock.Early())
 			p.token, p.why = s.a.attempts.raised(ctx, p.raise, p.token, max(left, 0))
 		}
-		g, f = s.a.attempts.grant(p.round, s.terms.TTL, p.token, p.why)
+		g, f = s.a.attempts.succeed(p.round, s.terms.TTL, p.token, p.why)
 	}
 	if f == nil {
 		g.Turn = First
-		return Answer{Grant: g}
+		return Answer{Success: g}
 	}
 	f.Words = s.a.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
 	s.a.Settled()

@@ -19,7 +19,7 @@ type sharing struct{ *acquisition }
 
 // try makes the attempt that is due. A follower takes what its leader asked for it. Else it
 // asks for a ticket, and then by the place that the ticket gives.
-func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
 	position := acq.a.Queue.Position(acq.name)
 	switch {
 	case given != nil:
@@ -31,7 +31,7 @@ func (acq sharing) try(ctx context.Context, given *queue.Transfer) (Grant, inter
 		return acq.askTicket(ctx) // a place may have come since: only the leader asks by it, for the nodes call it alone
 	}
 	if f := acq.enterLine(ctx); f != nil {
-		return Grant{}, atOnce, f
+		return Success{}, atOnce, f
 	}
 	acq.recallFirst()
 	g, f := acq.bid(ctx, position)
@@ -58,7 +58,7 @@ func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Tran
 
 // askTicket makes an attempt without a place, which nodes grant unless somebody waits for an
 // exclusive hold. A node that refuses also says a ticket.
-func (acq sharing) askTicket(ctx context.Context) (Grant, interval, *Failure) {
+func (acq sharing) askTicket(ctx context.Context) (Success, interval, *Failure) {
 	if acq.leads {
 		acq.a.Queue.Gather(acq.name) // the place will be theirs too
 	}
@@ -115,10 +115,10 @@ func (acq sharing) serveFollowers(turn Turn) {
 }
 
 // followLeader takes what serveFollowers sent.
-func (acq sharing) followLeader(ctx context.Context, given *queue.Transfer) (Grant, *Failure) {
+func (acq sharing) followLeader(ctx context.Context, given *queue.Transfer) (Success, *Failure) {
 	r := given.Open
 	if r == nil {
-		return Grant{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
+		return Success{}, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
 	}
 	defer acq.a.Sleepers.Put(given.Sleeper)
 	s, err := r.Await(ctx, acq.a.Clock, acq.a.Bound(acq.terms.TTL), round.AcquireStage, func() { acq.a.Releases.rollBackGranted(r, acq.terms.TTL) })

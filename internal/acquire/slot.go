@@ -40,7 +40,7 @@ func (acq forSlot) standForSlot(place int64) {
 
 // try makes the attempt that is due. Where nobody waits the first ask brings a slot, and else
 // a ticket in the same round trip.
-func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Grant, interval, *Failure) {
+func (acq forSlot) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
 	caller, position := &acq.slot.caller, acq.a.Queue.Position(acq.name)
 	switch {
 	case given != nil:
@@ -131,7 +131,7 @@ func (acq forSlot) noteCalls() {
 }
 
 // drawPlace asks for a slot without a place, and stands in line where that is refused.
-func (acq forSlot) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
+func (acq forSlot) drawPlace(ctx context.Context) (Success, interval, *Failure) {
 	caller := &acq.slot.caller
 	g, r, f := acq.a.attempts.attemptSlot(ctx, acq.slot.name, &acq.terms, caller.Pick(acq.drawRandom()), acq.floor)
 	if f == nil || f.Sentinel == nil {
@@ -159,7 +159,7 @@ func (acq forSlot) drawPlace(ctx context.Context) (Grant, interval, *Failure) {
 }
 
 // bidSlot is bid for a slot.
-func (acq forSlot) bidSlot(ctx context.Context, position int64) (Grant, *Failure) {
+func (acq forSlot) bidSlot(ctx context.Context, position int64) (Success, *Failure) {
 	start := acq.a.Clock.Start()
 	claim := acq.a.attempts.slotClaim(start, acq.slot.name, &acq.terms, acq.slot.caller.Pick(acq.drawRandom()), acq.floor)
 	claim.KeepPlace()

@@ -25,7 +25,7 @@ type told struct {
 
 func (d *told) tell(what string) { d.events = append(d.events, what) }
 
-func (d *told) Began(*Hold, clock.Instant, acquire.Grant, time.Duration) { d.tell("began") }
+func (d *told) Began(*Hold, clock.Instant, acquire.Success, time.Duration) { d.tell("began") }
 
 func (d *told) Entered(context.Context, *Hold) { d.tell("entered") }
 
@@ -56,7 +56,7 @@ func begin(t *testing.T, holds int, terms Terms) (*Keeper, *told, []*Hold) {
 	for i := range held {
 		start := c.Start()
 		held[i] = &Hold{}
-		g := acquire.Grant{Claim: &round.Claim{Key: "r"}, Start: start, Asked: start, Valid: clock.ValidFrom(start, terms.TTL, 0)}
+		g := acquire.Success{Claim: &round.Claim{Key: "r"}, Start: start, Asked: start, Valid: clock.ValidFrom(start, terms.TTL, 0)}
 		g.Claim.Share(0)
 		g.Claim.Stand(start, 1)
 		if !k.Begin(t.Context(), held[i], &terms, &g) {

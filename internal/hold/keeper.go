@@ -60,7 +60,7 @@ type Config struct {
 // Door is what is told of holds, and puts into words what became of them.
 type Door interface {
 	// Began tells that a call that began then was granted a hold, which is valid for so long.
-	Began(h *Hold, began clock.Instant, g acquire.Grant, valid time.Duration)
+	Began(h *Hold, began clock.Instant, g acquire.Success, valid time.Duration)
 	// Entered tells that a context got one more handle.
 	Entered(ctx context.Context, h *Hold)
 	// Extended tells what an extension that began at start came to: the hold goes on, and is
@@ -123,7 +123,7 @@ type Terms struct {
 
 // Begin makes of h the hold that a quorum granted, and keeps it. It returns false once
 // the keeper was stopped: the grant is given back then.
-func (k *Keeper) Begin(ctx context.Context, h *Hold, t *Terms, g *acquire.Grant) bool {
+func (k *Keeper) Begin(ctx context.Context, h *Hold, t *Terms, g *acquire.Success) bool {
 	*h = Hold{
 		Resource: t.Resource, Claim: g.Claim, Values: ctx, Fixed: t.Fixed, Leads: t.Leads,
 		keeper: k, Since: k.clock.Early(), ttl: t.TTL, asked: t.TTL, valid: g.Valid, place: -1,
@@ -160,7 +160,7 @@ func (k *Keeper) Begin(ctx context.Context, h *Hold, t *Terms, g *acquire.Grant)
 
 // add takes a hold in, and tells that it begins: nothing else of it can have been told by
 // then. It returns false once the keeper was stopped.
-func (k *Keeper) add(h *Hold, began clock.Instant, g *acquire.Grant) bool {
+func (k *Keeper) add(h *Hold, began clock.Instant, g *acquire.Success) bool {
 	due := h.nextDue()
 	k.mu.Lock()
 	defer k.mu.Unlock()
