@@ -115,7 +115,7 @@ func TestAReplicaIsNoNode(t *testing.T) {
 }
 
 // No matter what slots they serve, servers in cluster mode are refused at once, and say
-// why: none of them (CLUSTERDOWN), or all (CROSSSLOT).
+// why: CLUSTERDOWN without slots, CROSSSLOT with all.
 func TestServersInClusterModeAreMisconfigured(t *testing.T) {
 	besideServers(t)
 	servers := testserver.Need(t, 2, redisserver.Config{Args: []string{"--cluster-enabled", "yes"}})

@@ -52,12 +52,12 @@ func (d *Dispatcher[E]) Send(e E, routine bool) bool {
 	d.idle = false
 	d.mu.Unlock()
 	if asleep {
-		d.rouse()
+		d.signal()
 	}
 	return kept
 }
 
-func (d *Dispatcher[E]) rouse() {
+func (d *Dispatcher[E]) signal() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -98,6 +98,6 @@ func (d *Dispatcher[E]) Close() {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	d.rouse()
+	d.signal()
 	<-d.done
 }

@@ -124,7 +124,7 @@ func TestEachKindOfDataIsReadAsWhatItIs(t *testing.T) {
 	})
 }
 
-// A hint, be it forged, brings a look at each node and no more; one of another name brings none.
+// A hint brings one look at each node, even a forged one. A hint of another name brings no look.
 func TestAHintBringsALookAtEachNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)

@@ -236,19 +236,7 @@ func TestWhoWaitsToShareIsFoundWithoutACall(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 5)
 		lock := locktest.MustAcquire(t, l, "orders/42")
 		waiting := []<-chan locktest.Gained{standsToShare(t, locktest.SeparateLocker(t, nodes)), standsToShare(t, locktest.SeparateLocker(t, nodes))}
-		var broken atomic.Int32
-		for _, n := range nodes.Nodes() {
-			n.Intercept(func(args []string) redlocktest.Verdict {
-				if args[0] == "PING" { // a quiet subscription asks whether its node is there
-					broken.Add(1)
-					return redlocktest.BreakBefore()
-				}
-				return redlocktest.Pass()
-			})
-		}
-		for broken.Load() < 5 {
-			time.Sleep(time.Millisecond)
-		}
+		breakSubscriptions(nodes, 5)
 		released := time.Now()
 		locktest.MustRelease(t, lock)
 		for i, from := range waiting {

@@ -25,19 +25,7 @@ func TestASubscriptionMadeAnewLooksAtEverything(t *testing.T) {
 		other := locktest.SeparateLocker(t, nodes)
 		lock := locktest.MustAcquire(t, l, "orders/42")
 		next := locktest.Wants(t, other)
-		var broken atomic.Int32
-		for _, n := range nodes.Nodes() {
-			n.Intercept(func(args []string) redlocktest.Verdict {
-				if args[0] == "PING" { // a quiet subscription asks whether its node is there
-					broken.Add(1)
-					return redlocktest.BreakBefore()
-				}
-				return redlocktest.Pass()
-			})
-		}
-		for broken.Load() < 3 {
-			time.Sleep(time.Millisecond)
-		}
+		breakSubscriptions(nodes, 3)
 		released := time.Now()
 		locktest.MustRelease(t, lock)
 		if d := locktest.Got(t, next).At.Sub(released); d > 500*time.Millisecond {
@@ -344,22 +332,29 @@ var faultyNodes = [][]int{{0}, {1, 2}, {0, 1, 2}}
 func TestSearchDeparturesOfWaiters(t *testing.T) {
 	testkit.Full(t)
 	t.Parallel()
+	searchDepartures(t, departures, testkit.Of(3, 1), 40, false)
+}
+
+// searchDepartures plays each scene with each fate at each step-th command of the nodes that
+// fail, until the nodes were sent fewer. It fails where the last command is not the last.
+func searchDepartures(t *testing.T, scenes map[string]func(*departure), step, last int, shares bool) {
+	t.Helper()
 	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
 	if testkit.Deep() {
 		fates = maps.Clone(locktest.SweptFates)
 		fates["pass"] = redlocktest.Pass()
 	}
-	for how, scene := range departures {
+	for how, scene := range scenes {
 		for _, faulty := range faultyNodes {
 			for fate, verdict := range fates {
 				if !testkit.Deep() && len(faulty) != 2 {
 					continue
 				}
-				for k := 1; ; k += testkit.Of(3, 1) {
-					if k > 40 {
-						t.Fatalf("%s, %v %s: still commands at the 40th; want an end", how, faulty, fate)
+				for k := 1; ; k += step {
+					if k > last {
+						t.Fatalf("%s, %v %s: still commands at number %d; want an end", how, faulty, fate, k)
 					}
-					d := departure{name: fmt.Sprintf("%s, nodes %v %s at command %d", how, faulty, fate, k), ordered: fate == "pass"}
+					d := departure{name: fmt.Sprintf("%s, nodes %v %s at command %d", how, faulty, fate, k), ordered: fate == "pass", shares: shares}
 					fired := d.play(t, scene, faulty, k, verdict)
 					if !fired || t.Failed() {
 						break
@@ -461,4 +456,21 @@ func (d *departure) finish(released time.Time, limit time.Duration) {
 		d.Errorf("left behind: %v", keys)
 	}
 	locktest.WantOnlyRecords(d.T, d.nodes, "at the end")
+}
+
+// breakSubscriptions breaks the nodes' quiet subscriptions, and returns when so many are.
+func breakSubscriptions(nodes *redlocktest.Cluster, most int32) {
+	var broken atomic.Int32
+	for _, n := range nodes.Nodes() {
+		n.Intercept(func(args []string) redlocktest.Verdict {
+			if args[0] == "PING" { // a quiet subscription asks whether its node is there
+				broken.Add(1)
+				return redlocktest.BreakBefore()
+			}
+			return redlocktest.Pass()
+		})
+	}
+	for broken.Load() < most {
+		time.Sleep(time.Millisecond)
+	}
 }

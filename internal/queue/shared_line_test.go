@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -554,28 +553,5 @@ func (d *departure) bystander(l *redlock.Locker) {
 func TestSearchDeparturesOfThoseWhoShare(t *testing.T) {
 	testkit.Full(t)
 	t.Parallel()
-	fates := map[string]redlocktest.Verdict{"lose reply": redlocktest.LoseReply()}
-	if testkit.Deep() {
-		fates = maps.Clone(locktest.SweptFates)
-		fates["pass"] = redlocktest.Pass()
-	}
-	for how, scene := range sharedDepartures {
-		for _, faulty := range faultyNodes {
-			for fate, verdict := range fates {
-				if !testkit.Deep() && len(faulty) != 2 {
-					continue
-				}
-				for k := 1; ; k += testkit.Of(8, 1) {
-					if k > 60 {
-						t.Fatalf("%s, %v %s: still commands at the 60th; want an end", how, faulty, fate)
-					}
-					d := departure{name: fmt.Sprintf("%s, nodes %v %s at command %d", how, faulty, fate, k), ordered: fate == "pass", shares: true}
-					fired := d.play(t, scene, faulty, k, verdict)
-					if !fired || t.Failed() {
-						break
-					}
-				}
-			}
-		}
-	}
+	searchDepartures(t, sharedDepartures, testkit.Of(8, 1), 60, true)
 }

@@ -256,8 +256,8 @@ func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 // LineOf is the name that the round's process stands in line for.
 func (r *Round) LineOf() string { return r.Claim.Kind().line(r.Claim.Key) }
 
-// SlotPosition is the place by which the round asks for a slot: none once the process has
-// left the line, since an ask by a place would put it there again.
+// SlotPosition is the place by which the round asks for a slot. Once the process has left the
+// line it asks without a place, which would put it there again.
 func (r *Round) SlotPosition() int64 {
 	if r.Claim.Slot().Left.Load() {
 		return quorum.Barging

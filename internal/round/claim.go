@@ -92,7 +92,7 @@ func (c *Claim) Slot() *Slot {
 }
 
 // Share makes the claim one that shares its name, asked for by that place in line. Its
-// rollback calls no other sharer: none was kept out by it, and they would wake each other
+// rollback wakes no other sharer: it kept no sharer out, and they would wake each other
 // for ever.
 func (c *Claim) Share(position int64) {
 	c.kind, c.entry, c.place = Shared{}, keepsPlace, max(position, quorum.NoTicket)

@@ -48,6 +48,9 @@ func TestTheFirstVoteStands(t *testing.T) {
 	r.Deliver(0, late, nil)
 	r.Close()
 	r.Deliver(1, late, nil)
+	if got := r.Votes[1].Outcome; got != quorum.Pending {
+		t.Errorf("a vote behind the close: got %v; want none", got)
+	}
 	r.Miss(1, true, nil)
 	r.Miss(2, false, ErrNotSent)
 	for i, want := range []struct {
