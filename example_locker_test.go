@@ -290,16 +290,15 @@ func ExampleQuorumError() {
 	_, err := locker.TryAcquire(context.Background(), "orders/42")
 	var failed *redlock.QuorumError
 	if errors.As(err, &failed) {
-		fmt.Println(failed.Op, failed.Resource, "needs", failed.Quorum, "of", len(failed.Nodes))
-		for _, n := range failed.Nodes[:3] {
-			fmt.Println(n.Name, n.Outcome)
+		granted := 0
+		for _, n := range failed.Nodes { // each has its name, outcome and cause
+			if n.Outcome == redlock.Granted {
+				granted++
+			}
 		}
+		fmt.Println(failed.Op, failed.Resource, "needs", failed.Quorum, "of", len(failed.Nodes), "and has", granted)
 	}
-	// Output:
-	// acquire orders/42 needs 3 of 5
-	// node-0 failed
-	// node-1 failed
-	// node-2 failed
+	// Output: acquire orders/42 needs 3 of 5 and has 0
 }
 
 // The message has all of it in one line.
