@@ -2,7 +2,8 @@
 -- KEYS[1]        redlock:node
 -- KEYS[2..]      n resources, then their n redlock:dead:<owner value>
 -- ARGV           epoch, n stripes, n owners, n ttls (ms), n hints
--- returns n integers, each as acquire.lua's
+-- returns n integers, each as acquire.lua's, and behind them the node's TIME, if the user
+-- may read it and the epoch is this one
 -- atomic as acquire.lua: all reads first, then one HSET of every counter, then
 -- the SETs. The same name twice is one granted and one taken; two names on one
 -- stripe get different numbers.
@@ -42,6 +43,8 @@ if present == 0 then
   if plain then
     call('HSET', keys[1], unpack(counters))
     for i = 1, n do call('SET', keys[1 + i], argv[1 + n + i], 'PX', argv[1 + 2 * n + i]) end
+    local time = redis.pcall('TIME')
+    out[n + 1], out[n + 2] = time[1], time[2]
     return out
   end
 end
@@ -108,4 +111,6 @@ for i = 1, n do
     rec[2 + i] = left < 0 and -9 or -10 - left
   end
 end
-return {unpack(rec, 3, n + 2)}
+local time = redis.pcall('TIME')
+rec[n + 3], rec[n + 4] = time[1], time[2]
+return {unpack(rec, 3, n + 4)}

@@ -8,6 +8,7 @@
 -- returns 2n integers: n as acquire.lua's, then n details of a refusal:
 --   without a position: a ticket
 --   with one: 1 this process is the head here, plus 2 the holder is foreign
+--   and behind them the node's TIME, if the user may read it and the epoch is this one
 -- atomic as acquire.lua. Waiters are stored in
 --   redlock:queue:<resource>  a sorted set: the processes' ids by position; and a
 --                             claim "id owner" at the same position, right behind, if
@@ -160,4 +161,6 @@ for i = 1, n do
   end
   out[i], out[n + i] = reply, detail
 end
+local time = pcall('TIME')
+out[2 * n + 1], out[2 * n + 2] = time[1], time[2]
 return out

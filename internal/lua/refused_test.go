@@ -302,5 +302,5 @@ func say(t *testing.T, node redis.UniversalClient, args ...any) string {
 	if err != nil && err != redis.Nil { //nolint:errorlint // as go-redis returns it
 		t.Fatalf("%v: %v", args, err)
 	}
-	return fmt.Sprint(reply)
+	return fmt.Sprint(withoutReading(reply))
 }

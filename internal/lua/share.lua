@@ -15,6 +15,7 @@
 --   then n details of a refusal:
 --   without a position: a ticket
 --   with one: 1 this process is the first of all here, plus 2 the holder is foreign
+--   and behind them the node's TIME, if the epoch is this one
 -- atomic as acquire.lua: the counter is recorded before the set is there. A shared name
 -- is a sorted set under the name itself:
 --   member <owner value>   score: the end of its lease, in ms by this node's TIME
@@ -72,6 +73,7 @@ if call('EXISTS', unpack(KEYS, 2)) == 0 then
         return ended
       end
     end
+    out[2 * n + 1], out[2 * n + 2] = time[1], time[2]
     return out
   end
 end
@@ -195,4 +197,5 @@ for i = 1, n do
   end
   out[i], out[n + i] = reply, detail
 end
+out[2 * n + 1], out[2 * n + 2] = time[1], time[2]
 return out

@@ -254,7 +254,7 @@ type batch struct {
 	sample     bool // somebody wants the node's clock read
 	calls      []call
 	cmds       []redis.Cmder   // of the calls
-	sent       clock.Instant   // just before TIME was added: the sample counts from here
+	sent       clock.Instant   // just before it was sent: the reading of the clock counts from here
 	unread     error           // why its clock was not read behind what it granted; nil if it was
 	unreleased map[string]bool // the names whose releases failed in it
 	silent     error           // why the node does not vote in this batch; nil if it does
@@ -288,10 +288,9 @@ type call struct {
 // Arguments are pointers, which go-redis writes without a copy: each call changes them, and
 // only once the reply to the call before was handed out.
 type reusable struct {
-	acquire, release, pass             intCall
-	part                               intCall
+	acquire, release, part             intCall
 	hand                               handCall
-	share                              intsCall
+	share, pass                        intsCall
 	time                               TimeCall
 	identity                           infoCall
 	acquireArgs, releaseArgs, passArgs []any

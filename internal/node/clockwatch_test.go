@@ -361,17 +361,6 @@ func TestAGrantWithoutItsSampleDoesNotCount(t *testing.T) {
 // behind it, however fresh the last one is.
 func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 	for want, spoil := range map[string]func(n *redlocktest.Node){
-		"its clock was not read behind the grant": func(n *redlocktest.Node) {
-			passed := false
-			n.Intercept(func(args []string) redlocktest.Verdict {
-				passed = passed || locktest.ScriptOf(args) == "pass"
-				if passed && args[0] == "TIME" {
-					n.Intercept(nil)
-					return redlocktest.ReplyError("ERR not now")
-				}
-				return redlocktest.Pass()
-			})
-		},
 		"its clock stepped forward": func(n *redlocktest.Node) { // by less than the lease: its key is there to hand over
 			n.Miniredis().SetTime(time.Now().Add(3 * time.Second))
 		},

@@ -97,12 +97,14 @@ func (s *reusable) passCall(h *Handover, epoch *string) redis.Cmder {
 	if s.passArgs == nil {
 		s.passArgs = make([]any, 12)
 		copy(s.passArgs, []any{"EVALSHA", lua.PassScript.Hash, 3, "", lua.NodeKey})
-		s.pass = intCall{redis.NewIntCmd(context.Background(), s.passArgs...)}
+		s.pass = intsCall{redis.NewIntSliceCmd(context.Background(), s.passArgs...)}
 	}
 	c, a := h.Round.Claim, s.passArgs
 	a[3], a[5] = &c.Key, &c.Dead
 	a[6], a[7], a[8], a[9], a[10], a[11] = &h.Old.Claim.Owner, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, epoch
-	return s.pass.again()
+	s.pass.SetErr(nil)
+	s.pass.SetVal(nil)
+	return s.pass
 }
 
 // timeCall is TIME, by which the node's clock is watched.

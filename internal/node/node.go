@@ -95,12 +95,13 @@ type writer struct {
 	// rechecks counts the verifications in a row that NOSCRIPT or another epoch asked for.
 	// Only the first sends its commands again: a server that loses its scripts for ever
 	// (SCRIPT FLUSH in a loop) must not keep its callers waiting.
-	rechecks int
-	sampled  clock.Sample  // the intersection of the samples of its clock, as of the last one
-	shared   clock.Instant // when the siblings last got one of them; 0 if never
-	timeless error         // why its clock can not be watched; nil if it can
-	conn     connection
-	batch    batch
+	rechecks   int
+	sampled    clock.Sample  // the intersection of the samples of its clock, as of the last one
+	shared     clock.Instant // when the siblings last got one of them; 0 if never
+	timeless   error         // why its clock can not be watched; nil if it can
+	unreadable bool          // scripts can not read its clock: TIME does
+	conn       connection
+	batch      batch
 }
 
 // writeRefusal is why, and since when, a node refuses to write.

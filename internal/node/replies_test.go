@@ -90,14 +90,29 @@ func (s *server) answer(cmd redis.Cmder) {
 	case error:
 		cmd.SetErr(said)
 	case int:
+		if pass, ok := cmd.(intsCall); ok {
+			pass.SetVal(readBehind(int64(said)))
+			return
+		}
 		cmd.(intCall).SetVal(int64(said))
 	case []int64:
+		cmd.(intsCall).SetVal(readBehind(said...))
+	case noReading:
 		cmd.(intsCall).SetVal(said)
 	case nil:
 		if c, ok := cmd.(TimeCall); ok {
 			c.SetVal(time.Now())
 		}
 	}
+}
+
+// noReading is a reply of a script that could not read the clock.
+type noReading []int64
+
+// readBehind is a reply with the clock's reading behind it.
+func readBehind(said ...int64) []int64 {
+	now := time.Now()
+	return append(slices.Clone(said), now.Unix(), int64(now.Nanosecond())/1000)
 }
 
 // flush sends what waits for the node, and takes in what it says.
@@ -329,6 +344,45 @@ func TestAGrantCountsWithTheClockReadBehindIt(t *testing.T) {
 	}
 }
 
+// A script that grants reads the clock behind it. Where it could not, the grant does not count,
+// and TIME goes behind the next, which says why.
+func TestAGrantWhoseScriptReadNoClockDoesNotCount(t *testing.T) {
+	for script, submit := range map[string]func(s *server, r *round.Round){
+		"pass": func(s *server, r *round.Round) {
+			s.SubmitPass(&Handover{Old: s.release(s.claim("orders/42")), Round: r})
+		},
+		"ask": func(s *server, r *round.Round) {
+			r.Asks = &round.Asks{Heard: make([]quorum.Hearing, 3)}
+			s.SubmitAcquire(r)
+		},
+		"share": func(s *server, r *round.Round) {
+			r.Claim.Share(quorum.NoTicket)
+			s.SubmitAcquire(r)
+		},
+		"acquire_batch": func(s *server, r *round.Round) {
+			s.SubmitAcquires([]*round.Round{r, s.round(s.claim("another"))})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, Config{})
+			var reply noReading
+			for range map[string]int{"pass": 1, "ask": 2, "share": 2, "acquire_batch": 2}[script] {
+				reply = append(reply, 42)
+			}
+			for _, want := range [][]string{{script}, {script, "time"}} {
+				s.answers[script] = reply
+				r := s.round(s.claim("orders/42"))
+				submit(s, r)
+				s.sent, s.queue.releases = nil, nil
+				s.flush()
+				if got := r.SoFar()[0].Outcome; got != quorum.Abstained && len(want) == 1 || got != quorum.Granted && len(want) == 2 || !slices.Equal(s.sent, want) {
+					t.Errorf("sent %q, and got %v; want %q, of which the first does not count", s.sent, got, want)
+				}
+			}
+		})
+	}
+}
+
 // One forbidden name has a call for many refused: each goes alone, and the others are granted.
 func TestACallRefusedForOneNameGoesInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -345,7 +399,7 @@ func TestACallRefusedForOneNameGoesInParts(t *testing.T) {
 		}
 		s.sent = nil
 		s.flush()
-		if want := []string{"acquire", "acquire", "acquire"}; !slices.Equal(s.sent, want) || rounds[2].SoFar()[0].Outcome != quorum.Granted {
+		if want := []string{"acquire", "acquire", "acquire", "time"}; !slices.Equal(s.sent, want) || rounds[2].SoFar()[0].Outcome != quorum.Granted {
 			t.Errorf("sent %q; want %q", s.sent, want)
 		}
 	})
@@ -374,7 +428,7 @@ func TestABatchHasItsOrder(t *testing.T) {
 			s.SubmitAcquires([]*round.Round{s.round(s.claim("c")), s.round(s.claim("d"))})
 			s.Release(s.release(s.claim("a")))
 			s.Release(s.release(s.claim("b")))
-		}, []string{"release_batch", "acquire_batch", "time"}},
+		}, []string{"release_batch", "acquire_batch"}},
 		{"a release of what is not there", func(s *server) {
 			r := s.release(s.claim("a"))
 			s.Release(r)

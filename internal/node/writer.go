@@ -282,7 +282,13 @@ func (n *writer) send() {
 		b.polls = append(b.polls, n.Cfg.Untold(b.late)...)
 	}
 	b.addCalls()
-	if b.sample || b.grants() && !n.Cfg.TrustClocks || len(b.calls) > 0 && n.sampleIsOld() {
+	reads := n.readsClock() && len(b.probes) == 0
+	switch {
+	case !b.sample && (!b.grants() || n.Cfg.TrustClocks) && (len(b.calls) == 0 || !n.sampleIsOld()):
+		reads = false
+	case reads:
+		b.sent = n.Clock.Early()
+	default:
 		b.addSample(n.Clock.Early()) // behind what may be granted
 	}
 	if len(b.calls) > 0 && n.identityIsOld() {
@@ -293,6 +299,7 @@ func (n *writer) send() {
 		sent := n.Clock.Early()
 		n.conn.exec(b.commands())
 		n.observer.Called(n.Index, n.Clock.Early().Sub(sent))
+		n.takeReadings(reads)
 		n.handOut()
 	}
 	if len(b.releases) > 0 {

@@ -78,7 +78,7 @@ func acquireBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	for _, a := range items {
 		keys = append(keys, tombstone(a.Owner))
 	}
-	for _, r := range s.run("acquire_batch", keys, args...) {
+	for _, r := range s.run("acquire_batch", keys, args...)[:len(items)] {
 		got = append(got, s.reply(r))
 	}
 	return fmt.Sprintf("acquire_batch %+v", items), got, want
