@@ -298,7 +298,7 @@ func openFloor(ctx context.Context, e *env) (*contender, error) {
 func (f *floor) acquire(_ context.Context, resource string) (held, error) {
 	owner := uuid.NewString()
 	l := &floorLock{floor: f, done: make(chan error, 1), words: [...]string{
-		resource, lua.TombstoneKey + owner, owner, strconv.FormatInt(lua.StripeOf(resource), 10), strconv.FormatInt(time.Now().UnixMicro(), 10),
+		resource, owner, strconv.FormatInt(lua.StripeOf(resource), 10), strconv.FormatInt(time.Now().UnixMicro(), 10),
 	}}
 	for _, n := range f.nodes {
 		n.put(l, false)
@@ -318,7 +318,6 @@ func (f *floor) close() error {
 // The places of a lock's arguments among the words sent to a node.
 const (
 	wordKey = iota
-	wordDead
 	wordOwner
 	wordStripe
 	wordHint
@@ -469,12 +468,22 @@ func (n *floorNode) encode() {
 	}
 	if a := n.batch.acquires; len(a) == 1 {
 		w := &a[0].words
-		n.call("EVALSHA", lua.AcquireScript.Hash, "3", w[wordKey], lua.NodeKey, w[wordDead], w[wordOwner], floorLife, w[wordHint], w[wordStripe], n.epoch)
+		n.call("EVALSHA", lua.AcquireScript.Hash, "2", w[wordKey], lua.NodeKey, w[wordOwner], floorLife, w[wordHint], w[wordStripe], n.epoch)
 	} else if len(a) > 1 {
 		n.call(slices.Concat(
-			[]string{"EVALSHA", lua.AcquireBatchScript.Hash, strconv.Itoa(1 + 2*len(a)), lua.NodeKey}, column(a, wordKey), column(a, wordDead),
-			[]string{n.epoch}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{floorLife}, len(a)), column(a, wordHint))...)
+			[]string{"EVALSHA", lua.AcquireBatchScript.Hash, strconv.Itoa(1 + len(a)), lua.NodeKey}, column(a, wordKey),
+			[]string{n.epoch, ownStripes(a)}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{floorLife}, len(a)), column(a, wordHint))...)
 	}
+}
+
+// ownStripes is "1" if no two of the locks share a stripe.
+func ownStripes(locks []*floorLock) string {
+	stripes := column(locks, wordStripe)
+	slices.Sort(stripes)
+	if len(slices.Compact(stripes)) < len(locks) {
+		return ""
+	}
+	return "1"
 }
 
 func column(locks []*floorLock, word int) []string {

@@ -166,7 +166,7 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 // TTL; nil if it did not. A node that voted in it, forgot, and came back before the others'
 // records had the longer MaxTTL that this client raises has waited the shorter one.
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
-	now := a.Clock.Now()
+	now := a.Clock.Recent()
 	took, before := now.Sub(start), a.Tracker.RaisedFrom()
 	switch {
 	case !valid.Holds(now):

@@ -121,7 +121,7 @@ func oneCheckWithout(t *testing.T, lose string) {
 		defer mu.Unlock()
 		counts[args[0]]++
 		switch {
-		case scriptOf(args) == "acquire" && strings.HasPrefix(args[3], "redlock:probe:") && args[9] == "probe":
+		case scriptOf(args) == "acquire" && strings.HasPrefix(args[3], "redlock:probe:") && args[8] == "probe":
 			key, field = args[3], true
 		case scriptOf(args) == "extend" && args[4] == key, scriptOf(args) == "release" && strings.HasPrefix(args[3], "redlock:probe:"):
 		case scriptOf(args) != "":

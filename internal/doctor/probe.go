@@ -123,7 +123,7 @@ func (p *probe) add(use string, want int64, args ...any) {
 
 // lock takes a lock and extends it.
 func (p *probe) lock(epoch string) {
-	p.add("take a lock", 1, node.AcquireArgs(p.key, p.dead, p.id, p.life, 1, probeField, epoch)...)
+	p.add("take a lock", 1, node.AcquireArgs(p.key, p.id, p.life, 1, probeField, epoch)...)
 	p.steps[0].asks = true
 	p.add("renew a lock", 1, node.ExtendArgs(&round.Claim{Key: p.key, Owner: p.id}, p.life, epoch)...)
 }

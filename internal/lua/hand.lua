@@ -5,7 +5,8 @@
 --           queue for any of them, also its id, its clock's reading (ms), n owners of
 --           its next attempts (empty if none), and n owners of the attempts that stood
 --           in the queue (empty if none)
--- returns 2n integers: n for the locks
+-- returns, if nobody waits on the node and no id is given, how many it deleted; else 2n
+--   integers: n for the locks
 --     0 not ours
 --     1 deleted: nobody waits, or the waiters were woken
 --     2 granted to the head
@@ -34,21 +35,19 @@
 local call, pcall, n = redis.call, redis.pcall, #KEYS - 1
 local id, ownReading, nextOwners = ARGV[2 + 3 * n], ARGV[3 + 3 * n], 3 + 3 * n
 KEYS[n + 2] = 'redlock:waiting'
-local val, out = call('MGET', unpack(KEYS, 2)), {}
+local val = call('MGET', unpack(KEYS, 2))
 if not val[n + 1] and not id then
-  local ours = {}
+  local ours, m = {}, 0
   for i = 1, n do
-    out[i], out[n + i] = 0, 0
     if val[i] == ARGV[1 + n + i] then
-      ours[#ours + 1] = KEYS[1 + i]
-      out[i] = 1
+      m = m + 1
+      ours[m] = KEYS[1 + i]
     end
   end
-  if #ours > 0 then call('DEL', unpack(ours)) end
-  return out
+  return m > 0 and call('DEL', unpack(ours)) or 0
 end
 local rec = call('HMGET', KEYS[1], 'epoch', 'base', unpack(ARGV, 2, n + 1))
-local base, votes, held, counted, alive = tonumber(rec[2] or 0), rec[1] == ARGV[1], {}, {}, false
+local base, votes, held, counted, alive, out = tonumber(rec[2] or 0), rec[1] == ARGV[1], {}, {}, false, {}
 
 -- include head.lua
 -- include wake.lua

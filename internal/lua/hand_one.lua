@@ -7,13 +7,12 @@
 -- returns, if nobody waits and no id is given, 1 deleted; 0 absent or another owner's;
 --   else hand.lua's two integers
 -- atomic as hand.lua.
-local call, pcall = redis.call, redis.pcall
-local key, owner, id, nextOwner = KEYS[1], ARGV[1], ARGV[5], ARGV[7]
+local call, key, owner, id, nextOwner = redis.call, KEYS[1], ARGV[1], ARGV[5], ARGV[7]
 local goesOn = id and nextOwner ~= ''
 local val = goesOn and call('MGET', key, 'redlock:waiting', 'redlock:dead:' .. nextOwner) or call('MGET', key, 'redlock:waiting')
 local holder = val[1]
-local stripe, ownReading, queue = ARGV[4], ARGV[6], 'redlock:queue:' .. key
-if not id and (not val[2] or call('EXISTS', queue, 'redlock:sharers:' .. key) == 0) then return holder == owner and call('DEL', key) or 0 end
+if not id and (not val[2] or call('EXISTS', 'redlock:queue:' .. key, 'redlock:sharers:' .. key) == 0) then return holder == owner and call('DEL', key) or 0 end
+local pcall, stripe, ownReading, queue = redis.pcall, ARGV[4], ARGV[6], 'redlock:queue:' .. key
 local rec = call('HMGET', KEYS[2], 'epoch', 'base', stripe)
 local votes, c = rec[1] == ARGV[2], math.max(tonumber(rec[2] or 0), tonumber(rec[3] or 0))
 local ownEntry, hasTombstone, wakesOnly = votes and goesOn and id .. ' ' .. nextOwner, val[3], ARGV[3] == '-1'

@@ -45,6 +45,7 @@ func sharedBy(owner string, ms int) []string {
 
 const (
 	tombstone = "SET redlock:dead:me 1 PX 9000"
+	marked    = "SET redlock:tombstones 1 PX 9000"
 	forgot    = "DEL redlock:node"
 	exchange  = "HSET redlock:node epoch e2"
 )
@@ -67,31 +68,31 @@ func counting(what map[string]string, at int) map[string]string {
 func TestWhatEachScriptRefuses(t *testing.T) {
 	const (
 		acquire = "me 5000 0 7 e1"
-		batch   = "e1 7 7 me mb 5000 5000 0 0"
+		batch   = "e1 - 7 7 me mb 5000 5000 0 0"
 		pass    = "old me 5000 0 7 e1"
 	)
 	for _, of := range []struct {
 		script *lua.Script
 		cases  []scriptCase
 	}{
-		{lua.AcquireScript, withKeys("name redlock:node redlock:dead:me", []scriptCase{
+		{lua.AcquireScript, withKeys("name redlock:node", []scriptCase{
 			{name: "it is free", args: acquire, want: "21", after: counting(still("me", 5000), 21)},
 			{name: "a hint above the counter", args: "me 5000 50 7 e1", want: "50", after: counting(still("me", 5000), 50)},
 			{name: "a base above the counter", before: []string{"HSET redlock:node base 30"}, args: acquire, want: "31", after: counting(still("me", 5000), 31)},
 			{name: "another epoch", before: []string{exchange}, args: acquire, want: "0", after: free()},
 			{name: "no record", before: []string{forgot}, args: acquire, want: "0", after: counting(free(), 0)},
-			{name: "it was released before", before: []string{tombstone}, args: acquire, want: "-1", after: free()},
+			{name: "it was released before", before: []string{tombstone, marked}, args: acquire, want: "-1", after: free()},
 			{name: "another has it", before: []string{heldBy("other", 700)}, args: acquire, want: "-710", after: still("other", 700)},
 			{name: "we have it", before: []string{heldBy("me", 700)}, args: acquire, want: "20", after: still("me", 700)},
 			{name: "others share it", before: sharedBy("other", 700), args: acquire, want: "-710"},
 			{name: "somebody waits", before: waits, args: acquire, want: "-3", after: free()},
 			{name: "somebody waited who died", before: waits[2:], args: acquire, want: "21", after: counting(still("me", 5000), 21)},
 		})},
-		{lua.AcquireBatchScript, withKeys("redlock:node name b redlock:dead:me redlock:dead:mb", []scriptCase{
+		{lua.AcquireBatchScript, withKeys("redlock:node name b", []scriptCase{
 			{name: "they are free", args: batch, want: "[21 22]", after: map[string]string{"GET name": "me", "GET b": "mb", "PTTL b": "5000", counter: "22"}},
 			{name: "another epoch", before: []string{exchange}, args: batch, want: "[0 0]", after: free()},
 			{name: "no record", before: []string{forgot}, args: batch, want: "[0 0]", after: counting(free(), 0)},
-			{name: "one was released before", before: []string{tombstone}, args: batch, want: "[-1 21]", after: counting(free(), 21)},
+			{name: "one was released before", before: []string{tombstone, marked}, args: batch, want: "[-1 21]", after: counting(free(), 21)},
 			{name: "another has one", before: []string{heldBy("other", 700)}, args: batch, want: "[-710 21]", after: counting(still("other", 700), 21)},
 			{name: "others share one", before: sharedBy("other", 700), args: batch, want: "[-710 21]", after: map[string]string{counter: "21", "ZCARD name": "2"}},
 			{name: "somebody waits for one", before: waits, args: batch, want: "[-3 21]", after: counting(free(), 21)},
@@ -141,18 +142,19 @@ func TestWhatEachScriptRefuses(t *testing.T) {
 			{name: "others share it", before: sharedBy("other", 700), args: "e1 7 me 5000 30", want: "[0]", after: map[string]string{"ZCARD name": "2"}},
 		})},
 		{lua.ReleaseScript, withKeys("name redlock:dead:me", []scriptCase{
-			{name: "it is ours", before: []string{heldBy("me", 700)}, args: "me 5000", want: "1", after: map[string]string{"EXISTS name": "0", "PTTL redlock:dead:me": "5000"}},
+			{name: "it is ours", before: []string{heldBy("me", 700)}, args: "me 5000", want: "1", after: map[string]string{"EXISTS name": "0", "PTTL redlock:dead:me": "5000", "PTTL redlock:tombstones": "5000"}},
 			{name: "it was released before", before: []string{tombstone}, args: "me 5000", want: "0", after: map[string]string{"PTTL redlock:dead:me": "9000"}},
+			{name: "another owner's tombstone lasts longer", before: []string{marked}, args: "me 5000", want: "0", after: map[string]string{"PTTL redlock:dead:me": "5000", "PTTL redlock:tombstones": "9000"}},
 			{name: "another has it", before: []string{heldBy("other", 700)}, args: "me 5000", want: "0", after: still("other", 700)},
 		})},
 		{lua.ReleaseBatchScript, withKeys("name b redlock:dead:me", []scriptCase{
-			{name: "they are ours", before: []string{heldBy("me", 700), "SET b mb PX 700"}, args: "2 me mb 5000", want: "2", after: map[string]string{"EXISTS name b": "0", "PTTL redlock:dead:me": "5000"}},
+			{name: "they are ours", before: []string{heldBy("me", 700), "SET b mb PX 700"}, args: "2 me mb 5000", want: "2", after: map[string]string{"EXISTS name b": "0", "PTTL redlock:dead:me": "5000", "PTTL redlock:tombstones": "5000"}},
 			{name: "it was released before", before: []string{tombstone}, args: "2 me mb 5000", want: "0", after: map[string]string{"PTTL redlock:dead:me": "9000"}},
 			{name: "another has one", before: []string{heldBy("other", 700), "SET b mb PX 700"}, args: "2 me mb 5000", want: "1", after: still("other", 700)},
 		})},
 		{lua.HandScript, withKeys("redlock:node name", []scriptCase{
-			{name: "nobody waits", before: []string{heldBy("me", 700)}, args: "e1 7 me 0", want: "[1 0]", after: free()},
-			{name: "nobody waits, and another has it", before: []string{heldBy("other", 700)}, args: "e1 7 me 0", want: "[0 0]", after: still("other", 700)},
+			{name: "nobody waits", before: []string{heldBy("me", 700)}, args: "e1 7 me 0", want: "1", after: free()},
+			{name: "nobody waits, and another has it", before: []string{heldBy("other", 700)}, args: "e1 7 me 0", want: "0", after: still("other", 700)},
 			{name: "somebody waits", before: append(slices.Clone(waits), heldBy("me", 700)), hears: true, args: "e1 7 me 0", want: "[2 0]", after: counting(still("heir", 3000), 21)},
 			{name: "somebody waits, who hears nothing", before: append(slices.Clone(waits), heldBy("me", 700)), args: "e1 7 me 0", want: "[1 0]", after: counting(free(), 21)},
 			{name: "somebody waits, and another has it", before: append(slices.Clone(waits), heldBy("other", 700)), hears: true, args: "e1 7 me 0", want: "[0 0]", after: still("other", 700)},

@@ -15,8 +15,9 @@
 local gone = 0
 local val = redis.call('MGET', KEYS[1], 'redlock:waiting')
 if val[1] == ARGV[1] then gone = redis.call('DEL', KEYS[1]) end
-if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then
-  redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+if KEYS[2] then
+  -- include tombstone.lua
+  leaveTombstone(KEYS[2], ARGV[2])
 end
 if gone == 1 and val[2] then
   local pcall, id = redis.pcall, nil

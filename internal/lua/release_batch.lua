@@ -34,10 +34,9 @@ for i = 1, n do
 end
 local gone = 0
 if #ours > 0 then gone = call('DEL', unpack(ours)) end
-for i = n + 1, n + m do
-  if call('PTTL', KEYS[i]) < tonumber(ARGV[1 + i]) then
-    call('SET', KEYS[i], '1', 'PX', ARGV[1 + i])
-  end
+if m > 0 then
+  -- include tombstone.lua
+  for i = n + 1, n + m do leaveTombstone(KEYS[i], ARGV[1 + i]) end
 end
 if not waiting and not id then return gone end
 call = redis.pcall

@@ -28,8 +28,11 @@ var headBody string
 //go:embed wake.lua
 var wakeBody string
 
+//go:embed tombstone.lua
+var tombstoneBody string
+
 // included replaces a line that names a shared part by the part's text.
-var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include wake.lua\n", wakeBody)
+var included = strings.NewReplacer("-- include head.lua\n", headBody, "-- include wake.lua\n", wakeBody, "-- include tombstone.lua\n", tombstoneBody)
 
 //go:embed acquire.lua
 var acquireBody string

@@ -6,15 +6,15 @@ import "github.com/quorumkit/redlock/internal/lua"
 
 // alone is an acquire for C.
 func alone() call {
-	return call{lua.AcquireScript, []string{"name", lua.NodeKey, lua.TombstoneKey + "<C>"}, []any{"<C>", 600000, 0, 7, "e1"}}
+	return call{lua.AcquireScript, []string{"name", lua.NodeKey}, []any{"<C>", 600000, 0, 7, "e1"}}
 }
 
 // aloneOfTwo is one in a batch, behind that of another name.
 func aloneOfTwo() call {
 	return call{
 		lua.AcquireBatchScript,
-		[]string{lua.NodeKey, "other", "name", lua.TombstoneKey + "<B>", lua.TombstoneKey + "<C>"},
-		[]any{"e1", 8, 7, "<B>", "<C>", 600000, 600000, 0, 0},
+		[]string{lua.NodeKey, "other", "name"},
+		[]any{"e1", "1", 8, 7, "<B>", "<C>", 600000, 600000, 0, 0},
 	}
 }
 
@@ -39,7 +39,7 @@ var besideCases = []sharedCase{
 	{name: "in a batch as well", given: bothDo, call: aloneOfTwo(), reply: "[6 taken900]", shows: "#41 A@600 B@900 7=41"},
 	{
 		name: "of names that are shared twice", given: bothDo,
-		call:  call{lua.AcquireBatchScript, []string{lua.NodeKey, "name", "name", lua.TombstoneKey + "<B>", lua.TombstoneKey + "<C>"}, []any{"e1", 7, 7, "<B>", "<C>", 600000, 600000, 0, 0}},
+		call:  call{lua.AcquireBatchScript, []string{lua.NodeKey, "name", "name"}, []any{"e1", "", 7, 7, "<B>", "<C>", 600000, 600000, 0, 0}},
 		reply: "[taken900 taken900]", shows: "#41 A@600 B@900 7=41",
 	},
 	{name: "in a batch another program's is, as ever", given: theirs, call: aloneOfTwo(), reply: "[6 -9]", shows: "x -50 redlock:shared -41 y 3 7=41"},

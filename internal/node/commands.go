@@ -14,8 +14,8 @@ import (
 
 // AcquireArgs is a call of acquire.lua, in the order of its KEYS and ARGV. It is exported for
 // the checks that call the script beside a writer.
-func AcquireArgs(key, dead, owner, ttl, hint, stripe, epoch any) []any {
-	return []any{"EVALSHA", lua.AcquireScript.Hash, 3, key, lua.NodeKey, dead, owner, ttl, hint, stripe, epoch}
+func AcquireArgs(key, owner, ttl, hint, stripe, epoch any) []any {
+	return []any{"EVALSHA", lua.AcquireScript.Hash, 2, key, lua.NodeKey, owner, ttl, hint, stripe, epoch}
 }
 
 // ExtendArgs is a call of extend.lua for one claim, as groupCall lays it out.
@@ -27,12 +27,11 @@ func ExtendArgs(c *round.Claim, ttl int64, epoch string) []any {
 // acquireCall is acquire.lua for one claim.
 func (s *reusable) acquireCall(c *round.Claim, epoch *string) redis.Cmder {
 	if s.acquireArgs == nil {
-		s.acquireArgs = AcquireArgs(nil, nil, nil, nil, nil, nil, nil)
+		s.acquireArgs = AcquireArgs(nil, nil, nil, nil, nil, nil)
 		s.acquire = intCall{redis.NewIntCmd(context.Background(), s.acquireArgs...)}
 	}
 	a := s.acquireArgs
-	a[3], a[5] = &c.Key, &c.Dead
-	a[6], a[7], a[8], a[9], a[10] = &c.Owner, &c.TTL, &c.Hint, &c.Stripe, epoch
+	a[3], a[5], a[6], a[7], a[8], a[9] = &c.Key, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, epoch
 	return s.acquire.again()
 }
 
@@ -142,21 +141,33 @@ func (b *batch) raiseCall(r *round.Round) redis.Cmder {
 // acquireCall is acquire.lua for one of several claims that go one by one.
 func (b *batch) acquireCall(c *round.Claim) redis.Cmder {
 	return intCall{redis.NewIntCmd(context.Background(),
-		AcquireArgs(&c.Key, &c.Dead, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
+		AcquireArgs(&c.Key, &c.Owner, &c.TTL, &c.Hint, &c.Stripe, &b.epoch)...)}.again()
 }
 
 // acquireBatch is acquire_batch.lua for plain acquires, without a place in line.
 func (b *batch) acquireBatch(rounds []*round.Round) redis.Cmder {
-	start := b.begin(lua.AcquireBatchScript, 1+2*len(rounds))
+	start := b.begin(lua.AcquireBatchScript, 1+len(rounds))
 	b.arena = append(b.arena, lua.NodeKey)
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Key })
-	b.column(rounds, func(r *round.Round) any { return &r.Claim.Dead })
-	b.arena = append(b.arena, &b.epoch)
+	b.arena = append(b.arena, &b.epoch, ownStripes(rounds))
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Hint })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
+}
+
+// ownStripes is "1" if no two of the claims share a stripe, nor so a name, and else empty.
+func ownStripes(rounds []*round.Round) string {
+	var seen [lua.Stripes / 64]uint64
+	for _, r := range rounds {
+		word, bit := r.Claim.Stripe/64, uint64(1)<<(r.Claim.Stripe%64)
+		if seen[word]&bit != 0 {
+			return ""
+		}
+		seen[word] |= bit
+	}
+	return "1"
 }
 
 // askCall is ask.lua for asks by a place in line. If any of them takes a grant by push, the

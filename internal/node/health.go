@@ -158,8 +158,12 @@ func (n *writer) sampleIsOld() bool {
 // intersection of all. Else a clock at twice the rate would hide in thousands of small
 // steps, each within what one reading may be off (ADR 13). A first sample shows no step.
 func (n *writer) sample(sent clock.Instant, server time.Time) {
-	now := n.Clock.Now()
+	now := n.Clock.Early()
 	next, last := clock.SampleOf(sent, now, server), n.sampled
+	if share := n.shared == 0 || now.Sub(n.shared) > sampleEvery; share || last.At != 0 && last.StepTo(next, n.Cfg.Drift) != 0 {
+		now = n.Clock.Now() // a suspend that the clock has not counted yet would look like a step
+		next = clock.SampleOf(sent, now, server)
+	}
 	n.ReadAt.Store(int64(now))
 	n.sampled = next
 	var steps []clock.Step

@@ -359,14 +359,11 @@ func TestAGrantWhoseScriptReadNoClockDoesNotCount(t *testing.T) {
 			r.Claim.Share(quorum.NoTicket)
 			s.SubmitAcquire(r)
 		},
-		"acquire_batch": func(s *server, r *round.Round) {
-			s.SubmitAcquires([]*round.Round{r, s.round(s.claim("another"))})
-		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, Config{})
 			var reply noReading
-			for range map[string]int{"pass": 1, "ask": 2, "share": 2, "acquire_batch": 2}[script] {
+			for range map[string]int{"pass": 1, "ask": 2, "share": 2}[script] {
 				reply = append(reply, 42)
 			}
 			for _, want := range [][]string{{script}, {script, "time"}} {
@@ -399,8 +396,26 @@ func TestACallRefusedForOneNameGoesInParts(t *testing.T) {
 		}
 		s.sent = nil
 		s.flush()
-		if want := []string{"acquire", "acquire", "acquire", "time"}; !slices.Equal(s.sent, want) || rounds[2].SoFar()[0].Outcome != quorum.Granted {
+		if want := []string{"acquire", "acquire", "acquire"}; !slices.Equal(s.sent, want) || rounds[2].SoFar()[0].Outcome != quorum.Granted {
 			t.Errorf("sent %q; want %q", s.sent, want)
+		}
+	})
+}
+
+// Where no two names of a batch share a counter, its script looks for none that do.
+func TestABatchTellsOfSharedStripes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{})
+		for want, stripes := range map[string][]int64{"1": {0, 63, 64, 4095}, "": {7, 4095, 4095}} {
+			var rounds []*round.Round
+			for _, stripe := range stripes {
+				c := s.claim("a")
+				c.Stripe = stripe
+				rounds = append(rounds, s.round(c))
+			}
+			if got := (&batch{}).acquireBatch(rounds).Args()[5+len(stripes)]; got != want {
+				t.Errorf("a batch of the stripes %v says %q; want %q", stripes, got, want)
+			}
 		}
 	})
 }
@@ -428,7 +443,7 @@ func TestABatchHasItsOrder(t *testing.T) {
 			s.SubmitAcquires([]*round.Round{s.round(s.claim("c")), s.round(s.claim("d"))})
 			s.Release(s.release(s.claim("a")))
 			s.Release(s.release(s.claim("b")))
-		}, []string{"release_batch", "acquire_batch"}},
+		}, []string{"release_batch", "acquire_batch", "time"}},
 		{"a release of what is not there", func(s *server) {
 			r := s.release(s.claim("a"))
 			s.Release(r)

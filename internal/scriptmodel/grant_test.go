@@ -160,7 +160,7 @@ func (g *granting) step(rnd *rand.Rand) (what string, got, want []any) {
 	default:
 		return g.ask(rnd, scriptmodel.AskIn{Ask: scriptmodel.Ask{Acquire: a, Waiter: w}, Reading: reading})
 	case 4:
-		r := g.run("acquire", []string{waited, "redlock:node", longTombstone(o)}, longValue(o), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
+		r := g.run("acquire", []string{waited, "redlock:node"}, longValue(o), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
 		return fmt.Sprintf("acquire %+v", a), []any{g.reply(r[0])}, []any{g.node.AcquireKept(g.now, a, 0)}
 	case 5, 6:
 		return g.release(rnd, reading)

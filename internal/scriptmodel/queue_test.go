@@ -129,7 +129,7 @@ func (q *queued) step(rnd *rand.Rand) (what string, got, want []int) {
 		reply, more := q.node.Ask(0, ask)
 		return fmt.Sprintf("ask %+v", ask), []int{q.reply(r[0]), int(r[1])}, []int{reply, more}
 	case 4:
-		r := q.run("acquire", []string{waited, "redlock:node", longTombstone(a.Owner)}, longValue(a.Owner), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
+		r := q.run("acquire", []string{waited, "redlock:node"}, longValue(a.Owner), millis(a.Life), int64(a.Hint), 0, int(a.Epoch))
 		return fmt.Sprintf("acquire %+v", a), []int{q.reply(r[0])}, []int{q.node.AcquireKept(0, a, 0)}
 	case 5, 6:
 		return q.release(rnd, w)

@@ -43,7 +43,7 @@ func (s *server) anyAcquire(rnd *rand.Rand) scriptmodel.Acquire {
 
 func acquire(s *server, rnd *rand.Rand) (what string, got, want []int) {
 	a := s.anyAcquire(rnd)
-	replies := s.run("acquire", []string{resource(a.Name), "redlock:node", tombstone(a.Owner)},
+	replies := s.run("acquire", []string{resource(a.Name), "redlock:node"},
 		value(a.Owner), millis(a.Life), s.hint(a.Hint), a.Stripe, int(a.Epoch))
 	return fmt.Sprintf("acquire %+v", a), []int{s.reply(replies[0])}, []int{s.model.Acquire(s.now, a, 0)}
 }
@@ -66,17 +66,19 @@ func acquireBatch(s *server, rnd *rand.Rand) (what string, got, want []int) {
 			items = append(items, a)
 		}
 	}
-	keys, args := []string{"redlock:node"}, make([]any, 1+4*len(items))
-	args[0] = int(epoch)
+	keys, args := []string{"redlock:node"}, make([]any, 2+4*len(items))
+	args[0], args[1] = int(epoch), "1"
+	stripes := map[any]bool{}
 	for i, a := range items {
+		if stripes[a.Stripe] {
+			args[1] = ""
+		}
+		stripes[a.Stripe] = true
 		keys = append(keys, resource(a.Name))
 		for j, arg := range []any{a.Stripe, value(a.Owner), millis(a.Life), s.hint(a.Hint)} {
-			args[1+j*len(items)+i] = arg
+			args[2+j*len(items)+i] = arg
 		}
 		want = append(want, s.model.Acquire(s.now, a, 0))
-	}
-	for _, a := range items {
-		keys = append(keys, tombstone(a.Owner))
 	}
 	for _, r := range s.run("acquire_batch", keys, args...)[:len(items)] {
 		got = append(got, s.reply(r))

@@ -59,7 +59,7 @@ var shareWays = []way{
 		name: "exclusive takes a shared key", takes: "who is alone takes the key of those who share",
 		finds: []chaos.Rule{chaos.TwoHolders},
 		edits: []edit{
-			script("acquire", "'redlock:shared' then\n    return taken()", "'redlock:shared' then\n    call('DEL', KEYS[1])"),
+			script("acquire", "'redlock:shared' then", "'redlock:shared' and call('DEL', KEYS[1]) == 0 then"),
 			script("acquire_batch", "elseif shared and shared[i] then", "elseif shared and shared[i] and call('DEL', KEYS[1 + i]) == 0 then"),
 			script("ask", "elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' then", "elseif pcall('ZRANGE', key, '0', '0')[1] == 'redlock:shared' and call('DEL', key) == 0 then"),
 		},

@@ -98,7 +98,7 @@ func repeat(n int, draw func() string) (out []string) {
 var draws = []func(*source) step{
 	func(rnd *source) step {
 		o := pick(rnd, owners)
-		return call("acquire", []string{pick(rnd, names), node, dead(o)}, o, lease(rnd), count(rnd), pick(rnd, stripes), epoch(rnd))
+		return call("acquire", []string{pick(rnd, names), node}, o, lease(rnd), count(rnd), pick(rnd, stripes), epoch(rnd))
 	},
 	func(rnd *source) step { return batchOf(rnd, "acquire_batch") },
 	func(rnd *source) step { return batchOf(rnd, "reseed") },
@@ -318,10 +318,15 @@ func batchOf(rnd *source, script string) step {
 	n := 1 + rnd.IntN(5)
 	on := append([]string{node}, repeat(n, func() string { return pick(rnd, names) })...)
 	held := repeat(n, func() string { return pick(rnd, owners) })
-	for _, o := range held {
-		on = append(on, dead(o))
+	argv := []string{epoch(rnd)}
+	if script == "acquire_batch" {
+		argv = append(argv, "")
+	} else {
+		for _, o := range held {
+			on = append(on, dead(o))
+		}
 	}
-	argv := append([]string{epoch(rnd)}, repeat(n, func() string { return pick(rnd, stripes) })...)
+	argv = append(argv, repeat(n, func() string { return pick(rnd, stripes) })...)
 	argv = append(argv, held...)
 	argv = append(argv, repeat(n, func() string { return lease(rnd) })...)
 	argv = append(argv, repeat(n, func() string { return count(rnd) })...)

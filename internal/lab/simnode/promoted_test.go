@@ -34,7 +34,7 @@ func member(p *peer) {
 	p.do("SCRIPT", "FLUSH")
 	p.take(call("notice", []string{node}, "nonce-1"))
 	p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e1", "c1", "3", "a", "30000", "0", "", "", ""))
-	if got := p.take(call("acquire", []string{"name-0", node, dead("owner-0")}, "owner-0", "3600000", "0", "7", "e1")); got != ":1" {
+	if got := p.take(call("acquire", []string{"name-0", node}, "owner-0", "3600000", "0", "7", "e1")); got != ":1" {
 		p.t.Fatalf("a member replies %s", got)
 	}
 }
