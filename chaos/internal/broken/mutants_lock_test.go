@@ -116,7 +116,7 @@ var lockMutants = []way{
 	{
 		name: "a pass that does not count", takes: "a lock is passed on with the number that the counter has",
 		by:    "./internal/lua TestWhatEachScriptRefuses",
-		edits: []edit{script("pass", "  c = c + 1\n  hint = c", "  hint = c")},
+		edits: []edit{script("pass", "    c = c + 1\n    hint = c", "    hint = c")},
 	},
 	{
 		name: "a re-seed leaves the counter", takes: "a lock is put back without its number",
