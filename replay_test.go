@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"net"
@@ -56,7 +57,7 @@ var replayStates = map[string]func(ctx context.Context, c redis.UniversalClient)
 		return c.RPush(ctx, replayKey, "a").Err()
 	},
 	"given up": func(ctx context.Context, c redis.UniversalClient) error {
-		return c.Set(ctx, replayDead, 1, 5*time.Second).Err()
+		return errors.Join(c.Set(ctx, replayDead, 1, 5*time.Second).Err(), c.Set(ctx, lua.TombstonesKey, 1, 5*time.Second).Err())
 	},
 	"of another epoch": func(ctx context.Context, c redis.UniversalClient) error {
 		return c.HSet(ctx, lua.NodeKey, "epoch", "e2").Err()
@@ -79,13 +80,12 @@ func replayCalls() []replayed {
 	const other, otherOwner = "orders/43", "mine too"
 	stripe, hint, token := replayStripe(), 1000, 2000
 	otherStripe := strconv.FormatInt(lua.StripeOf(other), 10)
-	otherDead := lua.TombstoneKey + otherOwner
 	return []replayed{
-		{"acquire", []string{replayKey, lua.NodeKey, replayDead}, []any{replayOwner, 9000, hint, stripe, replayEpoch}, ""},
+		{"acquire", []string{replayKey, lua.NodeKey}, []any{replayOwner, 9000, hint, stripe, replayEpoch}, ""},
 		{
 			"acquire_batch",
-			[]string{lua.NodeKey, replayKey, other, replayDead, otherDead},
-			[]any{replayEpoch, stripe, otherStripe, replayOwner, otherOwner, 9000, 9000, hint, hint},
+			[]string{lua.NodeKey, replayKey, other},
+			[]any{replayEpoch, "1", stripe, otherStripe, replayOwner, otherOwner, 9000, 9000, hint, hint},
 			"",
 		},
 		{"raise", []string{replayKey, lua.NodeKey}, []any{replayOwner, stripe, token, replayEpoch}, ""},
