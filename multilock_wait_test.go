@@ -280,7 +280,7 @@ func TestAMendedNodeIsLookedAtBeforeAnAcquireEndsForIt(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 		for i := range 2 {
 			foundedAs(nodes, i, "another")
-			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
+			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
 		}
 		first, second := separateLocker(t, nodes), separateLocker(t, nodes)
 		_, err := second.Acquire(t.Context(), "orders/41")

@@ -29,14 +29,16 @@ type bar struct {
 	count func(t *tree) int
 }
 
+// The lines were raised by 1,000, of tests by 2,200, for changes of the list of nodes
+// (internal/membership/change.go, and its search); those of the root by 100 for its commands.
 var bars = []bar{
-	{"lines of Go outside tests", 62500, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 63500, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 80800, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 83000, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
-	{"lines of the root", 5000, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root", 5100, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
 	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
 	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
 	{"methods of Node", 45, 0, func(*tree) int { return methods("internal/node", "Node") }},

@@ -164,6 +164,8 @@ func (d *doctor) membership() {
 				g = aboutRecord
 			}
 			d.find(SeverityError, i, g, "%s", why)
+		case membership.Behind:
+			d.find(SeverityInfo, i, aboutNames, "%s", why)
 		case membership.Blank, membership.Joining: // below, beside what keeps it out
 		case membership.Unreachable: // told already
 		}

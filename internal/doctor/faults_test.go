@@ -67,7 +67,7 @@ func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ..
 	for _, c := range clients {
 		run := infoField(t, c, "server", "run_id") + "." + infoField(t, c, "replication", "master_replid")
 		record := append([]string{
-			"format", "1", "epoch", "e", "cluster", "c", "n", fmt.Sprint(n), "names", strings.Join(letters(n), "\n"),
+			"format", "2", "epoch", "e", "cluster", "c", "names", strings.Join(letters(n), "\n"),
 			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7", "retired", "", "replaced", "",
 		}, fields...)
 		testkit.Must(t, c.HSet(t.Context(), lua.NodeKey, record).Err())
@@ -131,7 +131,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	in(5, infoSays(redisVersion, "redis_version:6.2.1"))
 	in(6, password(""))
 	in(7, server("--cluster-enabled", "yes"))
-	plantRecord(t, clients[8:9], 12, "n", "3", "names", "a\nb\nc")
+	plantRecord(t, clients[8:9], 12, "names", "a\nb\nc")
 	plantRecord(t, clients[9:10], 12, "format", "9")
 	plantRecord(t, clients[10:11], 12, "gone", "1")
 	plantRecord(t, clients[11:], 12, "maxttl", "60000")

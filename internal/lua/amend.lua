@@ -3,23 +3,25 @@
 -- ARGV    epoch, maxttl (ms; 0: as it is), retired: names, one a line,
 --         strict (1, or empty: as it is), old and new names, alternating
 -- returns 1 done (or it stood there already)
---         0 refused: the old name is not retired here, or another has its place
+--         0 refused: the old name is not retired here, or another has its place, or the list
+--           of nodes was changed, and only such a change puts a name there
 --        -1 abstained: the epoch is missing or another
 -- atomic because the record must be the one that was read. MaxTTL does not fall, a
 -- mark never goes, nor does strict, and a place is given once. A refused call changes
 -- nothing.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end
-local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced')
+local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced', 'gen', 'settled')
 if rec[1] ~= ARGV[1] then return -1 end
 local names, retired, replaced = rec[3] or '', rec[4] or '', rec[5] or ''
+local changed = tonumber(rec[6] or 0) > 0 or (rec[7] or '') ~= ''
 for name in string.gmatch(ARGV[3], '[^\n]+') do
   if not has(retired, name) then retired = add(retired, name) end
 end
 for i = 5, #ARGV, 2 do
   local old, new = ARGV[i], ARGV[i + 1]
   if not has(replaced, old .. '\t' .. new) then
-    if not has(retired, old) or not has(names, old) or has(names, new) or has(retired, new) then return 0 end
+    if changed or not has(retired, old) or not has(names, old) or has(names, new) or has(retired, new) then return 0 end
     local out = ''
     for name in string.gmatch(names, '[^\n]+') do
       out = add(out, name == old and new or name)

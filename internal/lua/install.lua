@@ -1,7 +1,8 @@
 -- install: make a node a member.
 -- KEYS[1] redlock:node
--- ARGV    nonce, identity, format, epoch, cluster, n, names, maxttl (ms), base,
---         retired, replaced, strict (1, or empty: as it is)
+-- ARGV    nonce, identity, format, epoch, cluster, names, maxttl (ms), base,
+--         retired, replaced, strict (1, or empty: as it is), gen, before, settled, ballot,
+--         proposed
 -- returns 1 installed
 --         0 refused: the notice is not the joiner's
 --        -1 refused: the server is no longer the same (it restarted, or took over
@@ -18,10 +19,11 @@ if identity ~= ARGV[2] or not string.find(replication, 'role:master') then retur
 local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'gone', 'base')
 if old[4] or (old[3] and old[3] ~= ARGV[3]) then return -2 end
 if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end
-local base = math.max(tonumber(ARGV[9]), tonumber(old[5] or 0))
-redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5], 'n', ARGV[6],
-  'names', ARGV[7], 'maxttl', ARGV[8], 'run', ARGV[2], 'base', string.format('%.0f', base),
-  'retired', ARGV[10], 'replaced', ARGV[11])
-if ARGV[12] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
+local base = math.max(tonumber(ARGV[8]), tonumber(old[5] or 0))
+redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5],
+  'names', ARGV[6], 'maxttl', ARGV[7], 'run', ARGV[2], 'base', string.format('%.0f', base),
+  'retired', ARGV[9], 'replaced', ARGV[10], 'gen', ARGV[12], 'before', ARGV[13], 'settled', ARGV[14],
+  'ballot', ARGV[15], 'proposed', ARGV[16])
+if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
 redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was')
 return 1

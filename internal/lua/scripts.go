@@ -109,6 +109,15 @@ var lowerBody string
 //go:embed retire.lua
 var retireBody string
 
+//go:embed settle.lua
+var settleBody string
+
+//go:embed accept.lua
+var acceptBody string
+
+//go:embed force.lua
+var forceBody string
+
 // The scripts, each named as its file.
 var (
 	AcquireScript      = newScript("acquire", acquireBody)
@@ -136,13 +145,16 @@ var (
 	AskSlotScript     = newScript("ask_slot", askSlotBody)
 	ReleaseSlotScript = newScript("release_slot", releaseSlotBody)
 
-	// ReadScript and the next five are the membership's.
+	// ReadScript and the next eight are the membership's.
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
 	AmendScript   = newScript("amend", amendBody)
 	LowerScript   = newScript("lower", lowerBody)
 	RetireScript  = newScript("retire", retireBody)
+	SettleScript  = newScript("settle", settleBody)
+	AcceptScript  = newScript("accept", acceptBody)
+	ForceScript   = newScript("force", forceBody)
 
 	// VotingScripts are loaded on a verified member only: their absence is what
 	// keeps a restarted server from voting.
@@ -153,7 +165,7 @@ var (
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
 	// MembershipScripts are loaded where they are first used.
-	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, RetireScript}
+	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, RetireScript, SettleScript, AcceptScript, ForceScript}
 )
 
 // The most locks that one script call carries. A script holds the server's one

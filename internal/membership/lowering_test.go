@@ -363,7 +363,7 @@ func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 7)
 		locktest.Warm(t, l)
 		testkit.Must(t, l.Cluster().Retire(t.Context(), 6))
-		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
+		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
 		nodes.Node(4).Restart()
 		began := time.Now()
 		err := l.Cluster().Join(ctx)
@@ -393,7 +393,7 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 3)
 		locktest.Warm(t, l)
 		other := func(i int) {
-			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "n", "2", "names", "x\ny")
+			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
 		}
 		other(0)
 		nodes.Node(1).Stop()

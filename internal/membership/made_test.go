@@ -21,7 +21,7 @@ func observed(at clock.Instant, run string, rec *membership.Record, largest quor
 // recordOf is a record as install.lua leaves it.
 func recordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, base quorum.Token) membership.Record {
 	return membership.Record{
-		Format: membership.RecordFormat, Epoch: epoch, Cluster: cluster, N: len(names), Names: names, MaxTTL: maxTTL, Run: run, Base: base,
+		Format: membership.RecordFormat, Epoch: epoch, Cluster: cluster, Names: names, MaxTTL: maxTTL, Run: run, Base: base,
 	}
 }
 

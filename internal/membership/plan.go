@@ -25,6 +25,9 @@ const (
 	DoInstall               // make it a member, then verify it
 	DoAmend                 // bring its record up to date, then verify it
 	DoLower                 // one of the two steps of lower.lua; nobody plans it
+	DoForce                 // put a later list of nodes in force, then verify it
+	DoSettle                // begin a change of the list (change.go)
+	DoAccept                // accept a proposal of the next list
 )
 
 // Plan is the next action, and why the node does not vote yet.
@@ -40,7 +43,7 @@ type Plan struct {
 	Below    time.Duration // of an amendment that raises MaxTTL: what the record says
 	Binding  bool          // of an amendment that writes strict for this client's option
 	Founding bool          // the install is beyond the table: tokens lean on clocks once
-	Epoch    string        // of a lowering: the new one
+	Epoch    string        // of a lowering, or a settling: the new one
 	At       []int         // of DoPlace: where
 	Places   []Placement   // of DoPlace
 }
@@ -58,7 +61,11 @@ type Proposal struct {
 func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 	state, why := v.Standing(i)
 	switch state {
-	case Member:
+	case Member, Behind:
+		if pl := v.catchUp(i); pl.Action != DoNothing || state == Behind {
+			pl.Cause = why
+			return pl
+		}
 		return v.amend(i, p)
 	case Blank:
 		return v.rejoin(i, now, p, why)
@@ -83,7 +90,7 @@ func (v View) amend(i int, p Proposal) Plan {
 		}
 	}
 	for _, p := range v.placements() {
-		if !slices.Contains(rec.Replaced, p) && v.proven(func(r Record) bool { return slices.Contains(r.Replaced, p) }) {
+		if rec.loose() && !slices.Contains(rec.Replaced, p) && v.proven(func(r Record) bool { return slices.Contains(r.Replaced, p) }) {
 			add.Replaced = append(add.Replaced, p)
 		}
 	}
@@ -110,6 +117,9 @@ func (v View) proven(has func(Record) bool) bool {
 func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	if v.Nodes[i].Replica { // a notice on it would be gone with its master's data
 		return Plan{Cause: why}
+	}
+	if cause := v.unlisted(i); cause != "" {
+		return Plan{Misfit: true, Cause: why + "; " + cause}
 	}
 	n, stands := v.Nodes[i].StandingNotice()
 	w := v.Waits[i]
@@ -138,7 +148,7 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 
 // due is when node i's wait is over.
 func (v View) due(i int, p Proposal) clock.Instant {
-	if p.Admit {
+	if p.Admit && !v.changing() { // a change counts on the waits
 		return v.Waits[i].Since
 	}
 	return v.Waits[i].Since.Add(v.wait())
@@ -147,7 +157,7 @@ func (v View) due(i int, p Proposal) clock.Instant {
 // byTable tells whether enough other members answer for the ordinary way: one
 // id only, or one that a quorum carries.
 func (v View) byTable(i int) bool {
-	return len(v.Members(i, 0)) >= v.Needed && (v.ours != "" || len(v.IDs) == 1)
+	return v.enough(i, v.Members(i, 0)) && (v.ours != "" || len(v.IDs) == 1)
 }
 
 // joinByTable installs node i from what the other members know.
@@ -156,7 +166,7 @@ func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
 		return pl
 	}
 	others := slices.DeleteFunc(v.Members(i, since), func(j int) bool { return !v.Nodes[j].Counted })
-	if len(others) < v.Needed {
+	if !v.enough(i, others) {
 		return Plan{Action: DoRead}
 	}
 	if pl, ok := v.named(i, others, quorum.Size(len(v.Names))); !ok {
@@ -175,10 +185,13 @@ func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
 // any more is taken from the clock.
 func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 	few := fmt.Sprintf("only %d of the other nodes are members, where %d are needed, so every node must answer",
-		len(v.Members(i, 0)), v.Needed)
+		len(v.Members(i, 0)), v.Needed(len(v.Names)))
+	if name := v.outside(); name != "" {
+		return Plan{Cause: fmt.Sprintf("%s, and %s, of the cluster's lists, is not this client's", few, name)}
+	}
 	for j := range v.Names {
 		switch state, why := v.Standing(j); state {
-		case Unreachable, Foreign, Misconfigured:
+		case Unreachable, Foreign, Misconfigured, Behind:
 			return Plan{Cause: fmt.Sprintf("%s: %s: %s", few, v.Names[j], why)}
 		case Blank:
 			why = v.Names[j] + ": " + v.Hindered(j, why)
@@ -231,7 +244,7 @@ func (v View) Barred(i int) bool {
 			hopeful++
 		}
 	}
-	return hopeful < v.Needed && len(v.misfits()) > 0
+	return hopeful < v.Needed(len(v.Names)) && len(v.misfits()) > 0
 }
 
 // misfits are the nodes that show what waiting does not mend, each with what it is.
@@ -266,11 +279,11 @@ func (v View) readAfterWaits(p Proposal) bool {
 // marks of retired nodes included, so that they outlive the nodes that bear
 // them.
 func (v View) newRecord(p Proposal) Record {
-	return Record{
-		Format: RecordFormat, Cluster: v.target, N: len(v.Names), Names: v.Sorted(),
+	return v.withList(Record{
+		Format: RecordFormat, Cluster: v.target, Names: v.Sorted(),
 		MaxTTL: v.allowed(), Retired: v.retired(), Replaced: v.placements(),
 		Strict: v.strictRecord(p),
-	}
+	})
 }
 
 // beyondTable stands for the quorum where every node has its say.
@@ -288,6 +301,9 @@ func (v View) refused(i, quorum int) (Plan, bool) {
 // only in the place of a retired one, once that stands on a quorum of the other
 // members, or beyond the table on all of them.
 func (v View) named(i int, others []int, quorum int) (Plan, bool) {
+	if !v.newest.loose() { // rejoin has looked
+		return Plan{}, true
+	}
 	places := v.placements()
 	for j, o := range v.Nodes {
 		if !o.Recorded || o.Record.Gone || quorum != beyondTable && (j == i || !v.kin(j)) {
@@ -370,14 +386,17 @@ func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
 // Obstacle is what keeps the blank node i out when its wait is over, as far as what
 // was seen tells; "": nothing. What its own last action failed with is told beside it.
 func (v View) Obstacle(i int) string {
+	if cause := v.unlisted(i); cause != "" {
+		return cause
+	}
 	if v.byTable(i) {
 		pl, _ := v.refused(i, quorum.Size(len(v.Names)))
 		return pl.Cause
 	}
-	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed)
+	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.Names)))
 	for j := range v.Names {
 		switch state, cause := v.Standing(j); state {
-		case Unreachable, Foreign, Misconfigured:
+		case Unreachable, Foreign, Misconfigured, Behind:
 			return fmt.Sprintf("%severy node must answer, and %s does not: %s", few, v.Names[j], cause)
 		case Blank:
 			if v.Nodes[j].Replica || v.Fault(j) != nil {
@@ -399,6 +418,22 @@ func (v View) Obstacle(i int) string {
 // MaxTTL, which is 0 in the second step.
 func (p Plan) LowerArgs() []any {
 	return []any{p.Record.Cluster, p.Record.Epoch, p.Epoch, p.Record.MaxTTL.Milliseconds()}
+}
+
+// SettleArgs are settle.lua's arguments: the epoch of the record, the new one, the
+// generation, and the ballot.
+func (p Plan) SettleArgs() []any {
+	return []any{p.Record.Epoch, p.Epoch, p.Record.Gen, p.Record.Ballot}
+}
+
+// AcceptArgs are accept.lua's arguments.
+func (r Record) AcceptArgs() []any {
+	return []any{r.Epoch, r.Ballot, r.Base.String(), strings.Join(r.Proposed.Names, "\n")}
+}
+
+// ForceArgs are force.lua's arguments, with a new epoch.
+func (r Record) ForceArgs(fresh string) []any {
+	return []any{r.Epoch, fresh, r.Gen, strings.Join(r.Names, "\n"), strings.Join(r.Before, "\n"), r.Base.String()}
 }
 
 // AmendArgs are amend.lua's arguments: the epoch of the record, and what is to

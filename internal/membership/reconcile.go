@@ -226,7 +226,7 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		t.note(i, pl)
 		t.announce(i, pl)
 		switch pl.Action {
-		case DoNothing, DoWait, DoLower:
+		case DoNothing, DoWait, DoLower, DoSettle, DoAccept: // an operator's
 		case DoRead:
 			look = look || !pl.Waiting
 		case DoPlace:
@@ -234,7 +234,7 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 				err := t.nodes[j].Do(ctx, Plan{Action: DoAmend, Record: Record{Epoch: v.Nodes[j].Record.Epoch, Replaced: pl.Places}})
 				did = t.did(ctx, i, "its replacement was not written down on "+v.Names[j], err) || did
 			}
-		case DoNotice, DoInstall, DoAmend:
+		case DoNotice, DoInstall, DoAmend, DoForce:
 			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
 		}
 	}
@@ -246,6 +246,7 @@ var actionTexts = map[Action]string{
 	DoNotice:  "the notice from which its wait counts was not written",
 	DoInstall: "it was not made a member",
 	DoAmend:   "its record was not brought up to date",
+	DoForce:   "its list of nodes was not brought up to date",
 }
 
 // announce tells, before it is done, what this client's options change on node i

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 
 // RecordFormat is part of the wire format. A record of another format is never
 // touched: it is a configuration error.
-const RecordFormat = 1
+const RecordFormat = 2
 
 // MaxNodeName bounds a node's name: all of them stand in every record.
 const MaxNodeName = 255
@@ -25,8 +26,7 @@ type Record struct {
 	Format  int
 	Epoch   string // new at every install; what a vote is judged by
 	Cluster string
-	N       int
-	Names   []string      // of all N nodes, sorted
+	Names   []string      // of all nodes, sorted
 	MaxTTL  time.Duration // no vote is for a longer lease, since the epoch began
 	Was     time.Duration // the earlier MaxTTL, while it is lowered; 0 if it is not
 	Run     string        // the identity under which it was installed
@@ -36,6 +36,19 @@ type Record struct {
 	Gone     bool        // this node is retired
 	Retired  []string    // names that abstain for ever
 	Replaced []Placement // names that took the place of a retired one
+
+	Gen      int      // how often the list has changed: Names is of this generation (change.go)
+	Before   []string // the list of the generation before; nil in the first
+	Settled  bool     // the next change has begun: Before does not vote any more
+	Ballot   uint64   // of the latest operator's attempt at the next change; 0 if none
+	Proposed Proposed // what an attempt would have for the next list
+}
+
+// Proposed is the next list of nodes, as the attempt with this ballot proposed it. The
+// zero value is none.
+type Proposed struct {
+	Ballot uint64
+	Names  []string
 }
 
 // Longest is the longest lease that a lock may have which rests on the node.
@@ -67,8 +80,8 @@ type Observation struct {
 
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
-	"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
-	"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
+	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "gone", "retired", "replaced", "maxttl_was",
+	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict",
 }
 
 // Unread is the observation of a node that did not answer. What it showed last still
@@ -130,7 +143,6 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		return v
 	}
 	o.Record.Format = RecordFormat
-	o.Record.N = int(min(number("n", 1), quorum.MaxNodes+1))
 	lease := func(name string) time.Duration {
 		return time.Duration(min(number(name, 1), uint64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
 	}
@@ -140,8 +152,13 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 	}
 	o.Record.Base = quorum.Token(number("base", 0))
 	o.Record.Epoch, o.Record.Cluster, o.Record.Run = f["epoch"], f["cluster"], f["run"]
-	o.Record.Names = lines(f["names"])
-	slices.Sort(o.Record.Names)
+	o.Record.Names, o.Record.Before, o.Record.Settled = sortedLines(f["names"]), sortedLines(f["before"]), f["settled"] != ""
+	f["gen"], f["ballot"] = cmp.Or(f["gen"], "0"), cmp.Or(f["ballot"], "0")
+	o.Record.Gen, o.Record.Ballot = int(number("gen", 0)), number("ballot", 0)
+	if ballot, names, some := strings.Cut(f["proposed"], "\n"); some {
+		f["proposed ballot"] = ballot
+		o.Record.Proposed = Proposed{number("proposed ballot", 1), sortedLines(names)}
+	}
 	o.Record.Retired = lines(f["retired"])
 	for _, line := range lines(f["replaced"]) {
 		old, name, ok := strings.Cut(line, "\t")
@@ -150,8 +167,8 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		}
 		o.Record.Replaced = append(o.Record.Replaced, Placement{old, name})
 	}
-	if o.Record.Cluster == "" || len(o.Record.Names) != o.Record.N || CheckNames(o.Record.Names) != nil {
-		faults = append(faults, fmt.Sprintf("cluster %q, n %d, names %q", o.Record.Cluster, o.Record.N, o.Record.Names))
+	if r := o.Record; r.Cluster == "" || len(r.Names) == 0 || CheckNames(r.Names) != nil || CheckNames(r.Before) != nil || CheckNames(r.Proposed.Names) != nil {
+		faults = append(faults, fmt.Sprintf("cluster %q, names %q, before %q, proposed %q", r.Cluster, r.Names, r.Before, r.Proposed.Names))
 	}
 	if len(faults) > 0 {
 		return o.refuse("its record is damaged (" + strings.Join(faults, "; ") + ")")
@@ -185,10 +202,18 @@ func (r Record) InstallArgs(n Notice) []any {
 		replaced = append(replaced, p.Old+"\t"+p.New)
 	}
 	return []any{
-		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, r.N, strings.Join(r.Names, "\n"),
+		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, strings.Join(r.Names, "\n"),
 		r.MaxTTL.Milliseconds(), r.Base.String(), strings.Join(r.Retired, "\n"), strings.Join(replaced, "\n"),
-		markArg(r.Strict),
+		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(),
 	}
+}
+
+// arg is the proposal as a record has it.
+func (p Proposed) arg() string {
+	if p.Ballot == 0 {
+		return ""
+	}
+	return strconv.FormatUint(p.Ballot, 10) + "\n" + strings.Join(p.Names, "\n")
 }
 
 // markArg is a script's argument for what is set, or stays as it is.
@@ -225,6 +250,13 @@ func lines(s string) []string {
 		return nil
 	}
 	return strings.Split(s, "\n")
+}
+
+// sortedLines is lines in the records' order.
+func sortedLines(s string) []string {
+	out := lines(s)
+	slices.Sort(out)
+	return out
 }
 
 // IdentityOf is the identity of a server by its run_id and its replication id.

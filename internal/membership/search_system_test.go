@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
@@ -401,7 +402,7 @@ func (sys *memberSystem) config(j uint8) membership.Config {
 	}
 	c := membership.NewConfig(nodeNames[:sys.nodes], maxTTL, sys.option(j))
 	if sys.mistake == mistakeFewOthers {
-		c.Needed--
+		c.Needed = func(n int) int { return n - quorum.Size(n) }
 	}
 	return c
 }

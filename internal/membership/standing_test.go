@@ -28,7 +28,7 @@ func TestStandings(t *testing.T) {
 		"another cluster":            {observed(0, "r", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
 		"another cluster, restarted": {observed(0, "r2", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
 		"the other founder's":        {observed(0, "r", other(3, "c0", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
-		"another format":             {membership.ParseObservation(reply("format", "2"), 0, 0), membership.Misconfigured},
+		"another format":             {membership.ParseObservation(reply("format", "1"), 0, 0), membership.Misconfigured},
 		"no answer":                  {membership.Unread(membership.Observation{}, 0, 0, "timeout"), membership.Unreachable},
 	} {
 		v := newView(3, start)
@@ -69,10 +69,10 @@ func TestNamesAreOneAlineAndDifferent(t *testing.T) {
 // FuzzParseObservation: no matter what a node shows, it is a record that goes back into the
 // same fields, or refused, or nothing; it never votes for a reason of its own.
 func FuzzParseObservation(f *testing.F) {
-	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7", "", "", "")
-	f.Add("2", "", "", "", "", "", "", "", "", "", "")
-	f.Add("1", "e", "c", "3", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb")
-	f.Add("1", "e", "c", "3", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "") // above MaxToken
+	f.Add("2", "e", "c", "a\nb\nc", "30000", "r", "7", "", "", "", "", "1", "a\nb", "1", "3", "3\na\nb\nc\nd")
+	f.Add("1", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "")
+	f.Add("2", "e", "c", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb", "", "x", "\n", "", "-1", "0\n")
+	f.Add("2", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "", "", "", "") // above MaxToken
 	parse := func(values ...string) membership.Observation {
 		r := []any{"r", "master", int64(0)}
 		for _, v := range values {
@@ -87,11 +87,11 @@ func FuzzParseObservation(f *testing.F) {
 		}
 		return membership.ParseObservation(r, 0, 0)
 	}
-	if !parse("1", "e", "c", "3", "a\nb\nc", "30000", "r", "7").Recorded {
+	if !parse("2", "e", "c", "a\nb\nc", "30000", "r", "7").Recorded {
 		f.Fatal("got no record of the first example; want one, or this shows nothing")
 	}
-	f.Fuzz(func(t *testing.T, format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced string) {
-		s := parse(format, epoch, cluster, n, names, ttl, run, base, gone, retired, replaced)
+	f.Fuzz(func(t *testing.T, format, epoch, cluster, names, ttl, run, base, gone, retired, replaced, was, gen, before, settled, ballot, proposed string) {
+		s := parse(format, epoch, cluster, names, ttl, run, base, gone, retired, replaced, was, gen, before, settled, ballot, proposed)
 		rec, ok := s.Record, s.Recorded
 		cause, refused := s.Cause, s.Refused
 		if ok && refused || refused && cause == "" {
@@ -100,7 +100,7 @@ func FuzzParseObservation(f *testing.F) {
 		if !ok || rec.Gone {
 			return
 		}
-		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Base > quorum.MaxToken {
+		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Gen < 0 || rec.Base > quorum.MaxToken {
 			t.Fatalf("got %+v; want it refused", rec)
 		}
 	})

@@ -17,7 +17,7 @@ import "fmt"
 // left over.
 func (v View) strictAt(i int) bool {
 	o := v.Nodes[i]
-	ours := !o.Recorded || o.Record.N == len(v.Names) && (o.Record.Cluster == v.target || v.Lists(o.Record))
+	ours := !o.Recorded || o.Record.Cluster == v.target || v.Lists(o.Record)
 	return o.Record.Strict && ours
 }
 

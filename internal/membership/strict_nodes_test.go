@@ -369,11 +369,11 @@ func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) 
 	})
 }
 
-// foreign writes the record of a cluster of other nodes.
-func foreign(nodes *redlocktest.Cluster, i int, n string) {
+// foreign writes the record of a cluster of these nodes.
+func foreign(nodes *redlocktest.Cluster, i int, names string) {
 	node := nodes.Node(i)
-	node.Miniredis().HSet(lua.NodeKey, "format", "1", "epoch", "theirs", "cluster", "theirs",
-		"n", n, "names", "x\ny\nz", "maxttl", "30000", "run", locktest.Identity(node), "base", "7")
+	node.Miniredis().HSet(lua.NodeKey, "format", "2", "epoch", "theirs", "cluster", "theirs",
+		"names", names, "maxttl", "30000", "run", locktest.Identity(node), "base", "7")
 }
 
 // What only an operator can mend is told apart from what a wait mends.
@@ -386,13 +386,13 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 		{"a node of another cluster", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 3)
-			foreign(nodes, 2, "3")
+			foreign(nodes, 2, "x\ny\nz")
 			return locktest.LockerOver(t, nodes)
 		}},
 		{"a record of another N", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 5)
-			foreign(nodes, 2, "3")
+			foreign(nodes, 2, "x\ny\nz")
 			return locktest.LockerOver(t, nodes)
 		}},
 		{"a name that was not retired", true, func(t *testing.T) *redlock.Locker {
@@ -404,7 +404,7 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 		{"a foreign node where every node must have its say", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes := redlocktest.Start(t, 3)
-			foreign(nodes, 2, "2")
+			foreign(nodes, 2, "x\ny")
 			nodes.Node(0).Restart()
 			return locktest.LockerOver(t, nodes)
 		}},
@@ -441,8 +441,8 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 // put it right.
 func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 	for name, spoil := range map[string]func(*redlocktest.Cluster){
-		"foreign": func(nodes *redlocktest.Cluster) { foreign(nodes, 2, "3") },
-		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(lua.NodeKey, "n", "three") },
+		"foreign": func(nodes *redlocktest.Cluster) { foreign(nodes, 2, "x\ny\nz") },
+		"damaged": func(nodes *redlocktest.Cluster) { nodes.Node(2).Miniredis().HSet(lua.NodeKey, "gen", "three") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // May this node vote, and what must happen first? What view.go, record.go, plan.go,
-// strict.go and lowering.go say is a function of what the nodes showed. The rest asks,
+// strict.go, lists.go, lowering.go and change.go say is a function of what the nodes showed. The rest asks,
 // waits and has the nodes do it: the Tracker, its loop (reconcile.go), and the nodes
 // themselves. Anyone who takes a node in is a joiner: the loop, Join, Admit, or another client.
 //
@@ -56,11 +56,13 @@ const (
 	// Foreign is a node of another cluster.
 	Foreign
 	// Misconfigured shows what waiting does not mend: a record of another
-	// N or format, or none that can be read.
+	// list or format, or none that can be read.
 	Misconfigured
+	// Behind is a member whose list of nodes is of an earlier generation.
+	Behind
 )
 
-var stateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured"}
+var stateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured", "behind"}
 
 // String returns the state in one word.
 func (s State) String() string {
@@ -80,14 +82,15 @@ type Voter struct {
 type Config struct {
 	Names  []string // of the nodes, in the client's order
 	MaxTTL time.Duration
-	Strict bool // WithStrictRecovery
-	Needed int  // how many other members a joiner reads: othersNeeded(N)
+	Strict bool            // WithStrictRecovery
+	Needed func(n int) int // how many other members of a list a joiner reads: othersNeeded
+	sorted []string
 }
 
 // NewConfig is the configuration of a client with these nodes.
 func NewConfig(names []string, maxTTL time.Duration, strict bool) Config {
 	maxTTL = time.Duration(clock.Milliseconds(maxTTL)) * time.Millisecond // as the records count it
-	return Config{Names: names, MaxTTL: maxTTL, Strict: strict, Needed: othersNeeded(len(names))}
+	return Config{Names: names, MaxTTL: maxTTL, Strict: strict, Needed: othersNeeded, sorted: slices.Sorted(slices.Values(names))}
 }
 
 // othersNeeded is N-q+1: so many other members share a node with every quorum
@@ -104,6 +107,7 @@ type View struct {
 	IDs    []Carried // that the records found show
 	ours   string    // the id that a quorum of the nodes carries, or ""
 	target string    // the id that a joining node gets, or "" for a new one
+	newest Record    // of the target's, with the latest list; zero if none is found
 }
 
 // Carried is a cluster's id and how many nodes carry it.
@@ -116,7 +120,7 @@ type Carried struct {
 func NewView(c Config, nodes []Observation, waits []Wait) View {
 	v := View{Config: c, Nodes: nodes, Waits: waits}
 	for _, o := range nodes {
-		if !o.Recorded || o.Record.Cluster == "" || o.Record.N != len(c.Names) {
+		if !o.Recorded || o.Record.Cluster == "" || !c.accepts(o.Record) {
 			continue
 		}
 		at := slices.IndexFunc(v.IDs, func(k Carried) bool { return k.ID == o.Record.Cluster })
@@ -137,6 +141,7 @@ func NewView(c Config, nodes []Observation, waits []Wait) View {
 	if v.ours != "" {
 		v.target = v.ours
 	}
+	v.newest = v.latest()
 	return v
 }
 
@@ -270,9 +275,12 @@ func (v View) Standing(i int) (State, string) {
 		return Misconfigured, o.Cause
 	case o.Recorded && o.Record.Gone:
 		return Retired, "it was retired"
-	case o.Recorded && o.Record.N != len(v.Names):
-		return Misconfigured, fmt.Sprintf("its record is of %s (%s); this client has %d: give all clients one list; docs/WHICH.md says how to change its length",
-			count(o.Record.N), strings.Join(o.Record.Names, ", "), len(v.Names))
+	case v.behind(o) && o.member():
+		return Behind, fmt.Sprintf("its list of nodes (%s) is of generation %d, and the cluster's of %d: a client brings it up to date",
+			strings.Join(o.Record.Names, ", "), o.Record.Gen, v.newest.Gen)
+	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
+		return Misconfigured, fmt.Sprintf("its record is of %s (%s)%s; this client has %d%s: give all clients one list; docs/WHICH.md says how to change its length",
+			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.generation(), len(v.Names), v.listWords(o.Record))
 	}
 	if slices.Contains(v.retired(), v.Names[i]) {
 		return Retired, "its name was retired"
@@ -343,7 +351,7 @@ func (v View) allowed() time.Duration {
 }
 
 // Sorted are the client's names in the record's order.
-func (c Config) Sorted() []string { return slices.Sorted(slices.Values(c.Names)) }
+func (c Config) Sorted() []string { return c.sorted }
 
 // Lists tells whether the record lists exactly the nodes that this client has,
 // once every replacement that any record knows of is applied.
@@ -356,7 +364,7 @@ func (v View) Lists(r Record) bool {
 // client says nothing then of how the client names its nodes.
 func (v View) Mixed() bool {
 	return len(v.IDs) > 1 && slices.ContainsFunc(v.Nodes, func(o Observation) bool {
-		return o.Recorded && o.Record.N == len(v.Names) && !v.Lists(o.Record)
+		return o.Recorded && v.accepts(o.Record) && !v.Lists(o.Record)
 	})
 }
 
@@ -364,7 +372,7 @@ func (v View) Mixed() bool {
 // there is no other that a quorum carries.
 func (v View) Strange(i int) bool {
 	o := v.Nodes[i]
-	return v.ours == "" && o.Recorded && o.Record.Cluster != "" && o.Record.N == len(v.Names) && !v.Lists(o.Record)
+	return v.ours == "" && o.Recorded && o.Record.Cluster != "" && v.accepts(o.Record) && !v.Lists(o.Record)
 }
 
 // current is the list of names after all known replacements.
@@ -385,7 +393,7 @@ func (v View) current(names []string) []string {
 // kin tells whether node i shows a record of the target cluster.
 func (v View) kin(i int) bool {
 	o := v.Nodes[i]
-	return o.Recorded && o.Record.Cluster == v.target && o.Record.N == len(v.Names)
+	return o.Recorded && o.Record.Cluster == v.target && v.accepts(o.Record)
 }
 
 // placements are the replacements that the target cluster's records know of.

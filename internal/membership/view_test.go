@@ -84,9 +84,9 @@ func wantPlan(t *testing.T, got membership.Plan, do membership.Action, cause str
 
 func TestAJoinerReadsWhatEveryQuorumShares(t *testing.T) {
 	for _, c := range []struct{ n, read, blank int }{{1, 1, 0}, {3, 2, 1}, {4, 2, 2}, {5, 3, 2}, {7, 4, 3}} {
-		ch := membership.NewConfig(make([]string, c.n), maxTTL, false)
-		if ch.Needed != c.read {
-			t.Errorf("N=%d: got %d others to read; want %d", c.n, ch.Needed, c.read)
+		needed := membership.NewConfig(nil, maxTTL, false).Needed(c.n)
+		if needed != c.read {
+			t.Errorf("N=%d: got %d others to read; want %d", c.n, needed, c.read)
 		}
 		if others := c.n - 1; others-c.read+1 != c.blank && c.n > 1 {
 			t.Errorf("N=%d: got %d nodes that may be blank at once; want %d", c.n, others-c.read+1, c.blank)

@@ -151,10 +151,17 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
 		}
 		return err
-	case membership.DoAmend, membership.DoLower:
+	case membership.DoAmend, membership.DoLower, membership.DoSettle, membership.DoAccept, membership.DoForce:
 		s, args := lua.AmendScript, p.Record.AmendArgs()
-		if p.Action == membership.DoLower {
+		switch p.Action { //nolint:exhaustive // of these five
+		case membership.DoLower:
 			s, args = lua.LowerScript, p.LowerArgs()
+		case membership.DoSettle:
+			s, args = lua.SettleScript, p.SettleArgs()
+		case membership.DoAccept:
+			s, args = lua.AcceptScript, p.Record.AcceptArgs()
+		case membership.DoForce:
+			s, args = lua.ForceScript, p.Record.ForceArgs(n.Cfg.Chance.Name())
 		}
 		done, err := Keep(ctx, n.Calls, s, args...)
 		if err == nil && done != int64(1) {
@@ -173,6 +180,23 @@ func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
 	defer cancel()
 	done, err := Keep(ctx, n.Calls, lua.RetireScript, cluster)
 	return done == int64(1), Explain(err)
+}
+
+// Empty is why the node can't be a new one: it has keys besides its record; nil: it has none.
+func (n *Node) Empty(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	keys := redis.NewIntCmd(ctx, "DBSIZE")
+	has := redis.NewIntCmd(ctx, "EXISTS", lua.NodeKey) // with a notice, of an earlier attempt
+	for _, cmd := range []*redis.IntCmd{keys, has} {
+		if err := n.Client.Process(ctx, cmd); err != nil {
+			return fmt.Errorf("%s: whether it is empty was not learned: %w", n.Name, Explain(err))
+		}
+	}
+	if left := keys.Val() - has.Val(); left > 0 {
+		return fmt.Errorf("%w: %s has %d keys: give an empty server", fault.ErrMisconfigured, n.Name, left)
+	}
+	return nil
 }
 
 // verify finds out whether the node votes for us. On one pinned connection, with

@@ -23,7 +23,7 @@ var (
 	pushes  = []string{"", "owner-0", "owner-1", "owner-2"}
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
-		"format", "epoch", "cluster", "n", "names", "maxttl", "run", "base",
+		"format", "epoch", "cluster", "gen", "before", "settled", "ballot", "proposed", "names", "maxttl", "run", "base",
 		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
 	}, stripes...)
 )
@@ -417,7 +417,7 @@ func record(rnd *source) step {
 		{"HDEL", node, "strict"},
 		{"HSET", node, "strict", "1"},
 		{"HSET", node, "epoch", "e1", "base", count(rnd)},
-		{"HSET", node, "epoch", "e1", "base", "5", "format", "1"},
+		{"HSET", node, "epoch", "e1", "base", "5", "format", "2"},
 		{"HSET", node, "epoch", "e1", "names", "a\nb\nc", "retired", "b"},
 		{"HSET", node, "nonce", "nonce-1", "nonce_run", "RUN"},
 		{"HSET", node, "epoch", "e1", pick(rnd, stripes), count(rnd)},

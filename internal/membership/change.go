@@ -1,0 +1,348 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
+)
+
+// How a cluster's list of nodes changes, by one node at a time, while clients run.
+//
+// Quorums of a list and of the next share a node; those of lists two apart need not. So a
+// change has four steps:
+//
+//   - settle.lua, on a quorum of the list (From): no node there votes any more for clients
+//     of the list before it. The ballot makes operators follow each other: a node that has
+//     a higher one refuses.
+//   - A pause of the longest lease: the locks of that earlier list are over then. Clients
+//     of the list itself go on.
+//   - accept.lua, on a quorum of the list, under the same epoch and ballot: the next list is
+//     decided. A proposal that settling found replaces the operator's own.
+//   - force.lua, on nodes of both lists: they vote for both. The base brings the numbers
+//     that the earlier list's locks had, which need not be on any node of the next one's
+//     quorum.
+//
+// A round counts only while no node that forgot its answer can be back (window). An
+// operator may die at any point, and the next one finishes. Any client puts the list in
+// force on a node that is behind (View.catchUp).
+
+// Change is one operator's attempt. It is a value: Next returns what becomes of it.
+type Change struct {
+	Cluster      string
+	Gen          int      // of From
+	From, Wanted []string // in the records' order; Wanted may be From, to settle only
+	To           []string // Wanted, or what another operator proposed; nil: not known yet
+	Ballot       uint64   // 0: no round has begun
+	Marks        []string // by node of the client's list: the epoch of its settling
+	Largest      quorum.Token
+	Began, Asked clock.Instant // the rounds of settling and accepting; 0: not begun
+	Until        clock.Instant // the end of the pause; 0: not settled
+}
+
+// Stage is how far a change is.
+type Stage uint8
+
+// String says it in a word or two.
+func (s Stage) String() string {
+	return [...]string{"settling", "waiting for the longest lease", "accepting", "putting in force", "waiting for the new node", "done"}[s]
+}
+
+// The stages, in their order.
+const (
+	Settling Stage = iota
+	Pausing
+	Accepting
+	Forcing
+	Joined // in force, and a new node is to join
+	Changed
+)
+
+// Turn is what an operator does next.
+type Turn struct {
+	Stage Stage
+	Do    []Task
+	Until clock.Instant // of the pause
+	Done  int           // nodes that have done this step
+	Of    int           // as many are needed
+	List  []string      // that is in force, or going to be; nil: not known yet
+	Err   error         // why it can't go on
+}
+
+// Task is a plan for one node.
+type Task struct {
+	Node int
+	Plan Plan
+}
+
+// ErrContested is another operator's change at the same time.
+var ErrContested = errors.New("redlock: another operator changes the list of nodes")
+
+// Begun tells whether a list with what is wanted is in force already.
+func (c Change) Begun() bool { return slices.Equal(c.To, c.Wanted) }
+
+// Next is what is to be done now. The nodes of both lists are among the client's.
+func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
+	if in := v.inForce(c.Cluster); in.Gen > c.Gen {
+		return c, c.force(v, in)
+	}
+	if err := c.overtaken(v); err != nil {
+		return c, Turn{Err: err}
+	}
+	if c.Began != 0 && c.Until == 0 && now >= c.Began.Add(v.window()) || c.Until != 0 && c.Until <= now && len(c.standing(v)) < quorum.Size(len(c.From)) ||
+		c.Asked != 0 && now >= c.Asked.Add(v.window()) {
+		c = Change{Cluster: c.Cluster, Gen: c.Gen, From: c.From, Wanted: c.Wanted} // nodes forgot, or did not answer: once more
+	}
+	if c.Ballot == 0 {
+		c.Began, c.Marks, c.Ballot = now, make([]string, len(v.Names)), 1
+		for _, o := range v.Nodes {
+			if o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen {
+				c.Ballot = max(c.Ballot, o.Record.Ballot+1)
+			}
+		}
+	}
+	standing, needed := c.standing(v), quorum.Size(len(c.From))
+	turn := Turn{Done: len(standing), Of: needed}
+	switch {
+	case c.Until == 0 && len(standing) < needed:
+		turn.Do = c.settle(v)
+		return c, turn
+	case c.Until == 0:
+		c.To = c.Wanted
+		latest := Proposed{}
+		for _, i := range standing {
+			o := v.Nodes[i]
+			c.Largest = max(c.Largest, o.Largest)
+			if o.Record.Proposed.Ballot > latest.Ballot {
+				latest = o.Record.Proposed
+				c.To = latest.Names
+			}
+		}
+		c.Until = now.Add(v.wait())
+	}
+	if now < c.Until {
+		return c, Turn{Stage: Pausing, List: c.To, Until: c.Until, Done: len(standing), Of: needed}
+	}
+	if c.Asked == 0 {
+		c.Asked = now
+	}
+	return c, c.accept(v, standing)
+}
+
+// settle is the first step, on the nodes that have not done it.
+func (c Change) settle(v View) (do []Task) {
+	for i, o := range v.Nodes {
+		rec := o.Record
+		if !slices.Contains(c.From, v.Names[i]) || !o.ofCluster(c.Cluster) || !o.member() {
+			continue
+		}
+		switch {
+		case rec.Gen < c.Gen:
+			if in := v.inForce(c.Cluster); in.Gen == c.Gen {
+				do = append(do, Task{i, forceOf(rec.Epoch, in)})
+			}
+		case !slices.Equal(rec.Names, c.From):
+		case rec.Ballot < c.Ballot:
+			do = append(do, Task{i, Plan{Action: DoSettle, Record: Record{Epoch: rec.Epoch, Cluster: c.Cluster, Gen: c.Gen, Ballot: c.Ballot}}})
+		}
+	}
+	return do
+}
+
+// overtaken is why an operator who has begun stops: another has, with a higher ballot.
+func (c Change) overtaken(v View) error {
+	for i, o := range v.Nodes {
+		if c.Ballot != 0 && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Ballot > c.Ballot {
+			return fmt.Errorf("%w: %s has its ballot (%d): leave it to one, or run this again when it has ended", ErrContested, v.Names[i], o.Record.Ballot)
+		}
+	}
+	return nil
+}
+
+// standing are the nodes that were settled by this ballot, and have not changed since.
+func (c Change) standing(v View) (out []int) {
+	for i, o := range v.Nodes {
+		if c.Ballot != 0 && slices.Contains(c.From, v.Names[i]) && o.ofCluster(c.Cluster) && o.member() && o.Counted &&
+			o.Record.Gen == c.Gen && o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot && slices.Equal(o.Record.Names, c.From) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// accept is the third step, and the fourth where a quorum has done it.
+func (c Change) accept(v View, standing []int) Turn {
+	turn := Turn{Stage: Accepting, List: c.To, Of: quorum.Size(len(c.From))}
+	for _, i := range standing {
+		if v.Nodes[i].Record.Proposed.Ballot == c.Ballot {
+			turn.Done++
+			continue
+		}
+		turn.Do = append(turn.Do, Task{i, Plan{Action: DoAccept, Record: Record{
+			Epoch: c.Marks[i], Ballot: c.Ballot, Base: c.Largest, Proposed: Proposed{c.Ballot, c.To},
+		}}})
+	}
+	if turn.Done >= turn.Of {
+		return c.force(v, Record{Cluster: c.Cluster, Gen: c.Gen + 1, Names: c.To, Before: c.From, Base: c.Largest})
+	}
+	return turn
+}
+
+// force is the fourth step, and done where quorums of both lists have it, and every node
+// of the next list that was not in the last is a member.
+func (c Change) force(v View, in Record) Turn {
+	turn := Turn{Stage: Forcing, List: in.Names}
+	has := func(name string) bool {
+		i := slices.Index(v.Names, name)
+		return i >= 0 && v.Nodes[i].ofCluster(c.Cluster) && v.Nodes[i].member() && v.Nodes[i].Record.Gen >= in.Gen
+	}
+	for i, o := range v.Nodes {
+		if o.ofCluster(c.Cluster) && o.member() && o.Record.Gen < in.Gen {
+			turn.Do = append(turn.Do, Task{i, forceOf(o.Record.Epoch, in)})
+		}
+	}
+	for _, list := range [][]string{in.Before, in.Names} {
+		done := 0
+		for _, name := range list {
+			if has(name) {
+				done++
+			}
+		}
+		if of := quorum.Size(len(list)); turn.Of == 0 || done < of {
+			turn.Done, turn.Of = done, of
+		}
+	}
+	fresh := slices.ContainsFunc(in.Names, func(name string) bool { return !slices.Contains(in.Before, name) && !has(name) })
+	switch {
+	case fresh && turn.Do == nil:
+		turn.Stage = Joined
+	case !fresh && turn.Done >= turn.Of:
+		turn.Stage = Changed
+	}
+	return turn
+}
+
+// forceOf puts the list of that record in force on a node that has this epoch.
+func forceOf(epoch string, in Record) Plan {
+	return Plan{Action: DoForce, Record: Record{Epoch: epoch, Cluster: in.Cluster, Gen: in.Gen, Names: in.Names, Before: in.Before, Base: in.Base}}
+}
+
+// inForce is the cluster's record with the latest list, as a member shows it.
+func (v View) inForce(cluster string) (out Record) {
+	for _, o := range v.Nodes {
+		if o.ofCluster(cluster) && o.member() && (out.Names == nil || o.Record.Gen > out.Gen) {
+			out = o.Record
+		}
+	}
+	return out
+}
+
+// window is how long a round counts. A node that forgets in it is back after the shortest
+// MaxTTL at the earliest; the half leaves room for drift, and for what is under way.
+func (v View) window() time.Duration {
+	least := v.MaxTTL
+	for _, o := range v.Nodes {
+		if o.Recorded && o.Record.MaxTTL > 0 {
+			least = min(least, o.Record.MaxTTL)
+		}
+	}
+	return least / 2
+}
+
+// Kind is what an operator wants of the list.
+type Kind uint8
+
+// The kinds.
+const (
+	Adding Kind = iota
+	Shrinking
+	Closing // the list stays: clients of the one before are refused from then on
+)
+
+// NewChange is the change that an operator wants, by what the nodes show: of the client's
+// list with the node added or gone. It refuses what can't be, before anything is changed.
+func NewChange(v View, kind Kind, name string) (Change, error) {
+	in := v.inForce(v.carried(kind == Adding, name))
+	if in.Names == nil {
+		return Change{}, fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", fault.ErrNoQuorum)
+	}
+	c := Change{Cluster: in.Cluster, Gen: in.Gen, From: in.Names}
+	wanted := slices.DeleteFunc(slices.Clone(v.Sorted()), func(n string) bool { return kind == Shrinking && n == name })
+	rest := slices.DeleteFunc(slices.Clone(v.Sorted()), func(n string) bool { return kind == Adding && n == name })
+	c.Wanted = wanted
+	switch {
+	case kind != Closing && slices.Equal(in.Names, wanted) && in.Gen == 0:
+		return c, fmt.Errorf("%w: the cluster's list is %s already", fault.ErrInvalidNode, strings.Join(wanted, ", "))
+	case kind != Closing && slices.Equal(in.Names, wanted): // done already, but maybe not everywhere
+		c.Gen, c.From, c.To = in.Gen-1, in.Before, wanted
+		return c, nil
+	case !slices.Equal(in.Names, rest):
+		return c, fmt.Errorf("%w: the cluster's list is %s; this change begins with %s: give all of the cluster's nodes, by their names (WithNodeNames, --node-names)",
+			fault.ErrMisconfigured, strings.Join(in.Names, ", "), strings.Join(rest, ", "))
+	case len(wanted) == 0:
+		return c, fmt.Errorf("%w: a cluster has one node at least", fault.ErrInvalidNode)
+	}
+	answering := 0
+	for i, o := range v.Nodes {
+		if slices.Contains(wanted, v.Names[i]) && (o.ofCluster(c.Cluster) && o.member() || kind == Adding && v.Names[i] == name) {
+			answering++
+		}
+	}
+	if q := quorum.Size(len(wanted)); answering < q {
+		return c, fmt.Errorf("%w: of the %d nodes of the next list %d are members, and %d are needed", fault.ErrNoQuorum, len(wanted), answering, q)
+	}
+	if kind == Adding {
+		return c, v.addable(slices.Index(v.Names, name), c.Cluster)
+	}
+	return c, nil
+}
+
+// addable is why node i can't be added; nil: it can.
+func (v View) addable(i int, cluster string) error {
+	o, name := v.Nodes[i], v.Names[i]
+	for _, other := range v.Nodes {
+		if other.ofCluster(cluster) && slices.Contains(other.Record.Retired, name) {
+			return fmt.Errorf("%w: %s was retired: give it another name", fault.ErrMisconfigured, name)
+		}
+	}
+	switch {
+	case !o.Answered:
+		return fmt.Errorf("%w: %s does not answer: %s", fault.ErrNoQuorum, name, o.Cause)
+	case o.Refused:
+		return fmt.Errorf("%w: %s: %s", fault.ErrMisconfigured, name, o.Cause)
+	case o.Replica:
+		return fmt.Errorf("%w: %s is a replica: a node is a master of its own", fault.ErrMisconfigured, name)
+	case o.Recorded && o.Record.Gone:
+		return fmt.Errorf("%w: %s was retired: give another, empty server", fault.ErrMisconfigured, name)
+	case o.Recorded && o.Record.Cluster != cluster:
+		return fmt.Errorf("%w: %s belongs to another cluster (%s): give an empty server", fault.ErrMisconfigured, name, o.Record.Cluster)
+	case o.Recorded:
+		return fmt.Errorf("%w: %s has old data of this cluster: empty it first, once no client has a list with it", fault.ErrMisconfigured, name)
+	}
+	return nil
+}
+
+// carried is the id that a quorum of the nodes of its own latest list carry; "": none. The
+// node that is to be added has no say.
+func (v View) carried(adding bool, name string) string {
+	for k, o := range v.Nodes {
+		if adding && v.Names[k] == name {
+			continue
+		}
+		in, carriers := v.inForce(o.Record.Cluster), 0
+		for i, other := range v.Nodes {
+			if slices.Contains(in.Names, v.Names[i]) && other.ofCluster(in.Cluster) {
+				carriers++
+			}
+		}
+		if in.Names != nil && carriers >= quorum.Size(len(in.Names)) {
+			return in.Cluster
+		}
+	}
+	return ""
+}

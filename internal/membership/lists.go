@@ -1,0 +1,156 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Lists of nodes, one a generation. A change goes from one generation to the next
+// (change.go), and a node votes for clients of its record's list, and of the list before
+// that until the next change has begun. A record says so under its epoch: every write that
+// changes which lists a node votes for begins a new one.
+//
+// Until its first change, a cluster has one list, and clients may name its nodes
+// differently: there only the number of nodes counts.
+
+// loose tells whether the record is of a cluster whose list was never changed.
+func (r Record) loose() bool { return r.Gen == 0 && !r.Settled }
+
+// accepts tells whether a node with this record votes for a client of our list.
+func (c Config) accepts(r Record) bool {
+	return slices.Equal(r.Names, c.sorted) || !r.Settled && slices.Equal(r.Before, c.sorted) || r.loose() && len(r.Names) == len(c.sorted)
+}
+
+// generation says of which generation a record's list is; "": it was never changed.
+func (r Record) generation() string {
+	if r.loose() {
+		return ""
+	}
+	return fmt.Sprintf(", generation %d", r.Gen)
+}
+
+// listWords are the client's names, where they matter.
+func (v View) listWords(r Record) string {
+	if r.loose() {
+		return ""
+	}
+	return " (" + strings.Join(v.Sorted(), ", ") + ")"
+}
+
+// latest is the target cluster's record with the latest list, as an answering node shows
+// it. That list was decided, no matter what has become of the node.
+func (v View) latest() (out Record) {
+	for _, o := range v.Nodes {
+		if o.ofCluster(v.target) && (out.Names == nil || o.Record.Gen > out.Gen || o.Record.Gen == out.Gen && o.Record.Settled) {
+			out = o.Record
+		}
+	}
+	return out
+}
+
+// ofCluster tells whether an answering node shows a record of that cluster.
+func (o Observation) ofCluster(id string) bool {
+	return id != "" && o.Answered && o.Recorded && !o.Record.Gone && o.Record.Cluster == id
+}
+
+// Newest is the cluster's record with the latest list; its Names are nil if there is none.
+func (v View) Newest() Record { return v.newest }
+
+// behind tells whether the record is of an earlier list, that is not ours.
+func (v View) behind(o Observation) bool {
+	return o.ofCluster(v.target) && o.Record.Gen < v.newest.Gen && !v.accepts(o.Record)
+}
+
+// atNewest tells whether an answering node shows the latest list.
+func (v View) atNewest(o Observation) bool {
+	return o.ofCluster(v.target) && o.Record.Gen == v.newest.Gen
+}
+
+// catchUp brings a member's list up to date, from another member.
+func (v View) catchUp(i int) Plan {
+	rec := v.Nodes[i].Record
+	for _, o := range v.Nodes {
+		if from := o.Record; o.ofCluster(rec.Cluster) && o.member() && from.Gen == v.newest.Gen && from.Gen > rec.Gen {
+			return Plan{Action: DoForce, Record: Record{Epoch: rec.Epoch, Cluster: rec.Cluster, Gen: from.Gen, Names: from.Names, Before: from.Before, Base: from.Base}}
+		}
+	}
+	return Plan{}
+}
+
+// unlisted is why node i is not taken in: the latest list does not have it.
+func (v View) unlisted(i int) string {
+	if v.newest.loose() || slices.Contains(v.newest.Names, v.Names[i]) {
+		return ""
+	}
+	return fmt.Sprintf("the cluster's list of generation %d (%s) does not have it: Cluster.Add (redlock nodes add) puts it there",
+		v.newest.Gen, strings.Join(v.newest.Names, ", "))
+}
+
+// lists are those that a quorum may go by: the latest, the one before it, settled or not,
+// and those that were proposed after it.
+func (v View) lists() [][]string {
+	out := [][]string{v.newest.Names, v.newest.Before}
+	for _, o := range v.Nodes {
+		if v.atNewest(o) {
+			out = append(out, o.Record.Proposed.Names)
+		}
+	}
+	return out
+}
+
+// enough tells whether so many others share a node with every quorum that node i was in,
+// by each list that has it.
+func (v View) enough(i int, others []int) bool {
+	if v.newest.loose() {
+		return len(others) >= v.Needed(len(v.Names))
+	}
+	for _, list := range v.lists() {
+		in := 0
+		for _, j := range others {
+			if slices.Contains(list, v.Names[j]) {
+				in++
+			}
+		}
+		if slices.Contains(list, v.Names[i]) && in < v.Needed(len(list)) {
+			return false
+		}
+	}
+	return true
+}
+
+// outside is a node of the cluster's lists that is not in ours: beyond the table every
+// node has its say. It is "" where there is none.
+func (v View) outside() string {
+	if v.newest.loose() {
+		return ""
+	}
+	for _, list := range v.lists() {
+		for _, name := range list {
+			if !slices.Contains(v.Names, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// changing tells whether a change of the latest list has begun.
+func (v View) changing() bool { return v.newest.Settled }
+
+// withList is a joiner's record with all that is known of the lists.
+func (v View) withList(r Record) Record {
+	if v.newest.loose() {
+		return r
+	}
+	r.Gen, r.Names, r.Before = v.newest.Gen, v.newest.Names, v.newest.Before
+	for _, o := range v.Nodes {
+		if v.atNewest(o) {
+			r.Settled, r.Ballot = r.Settled || o.Record.Settled, max(r.Ballot, o.Record.Ballot)
+			if o.Record.Proposed.Ballot > r.Proposed.Ballot {
+				r.Proposed = o.Record.Proposed
+			}
+		}
+	}
+	return r
+}
