@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,14 +45,18 @@ const (
 	// NodeForeign is a node of another cluster.
 	NodeForeign
 	// NodeMisconfigured shows what waiting does not mend: a record of another
-	// N or format, or none that can be read.
+	// list or format, or none that can be read.
 	NodeMisconfigured
+	// NodeBehind is a member whose list of nodes is of an earlier generation: a client
+	// brings it up to date.
+	NodeBehind
 )
 
 // The rules have the same states by the same numbers.
 var _ = [1]struct{}{}[(NodeUnreachable-NodeState(membership.Unreachable))|(NodeMember-NodeState(membership.Member))|
 	(NodeBlank-NodeState(membership.Blank))|(NodeJoining-NodeState(membership.Joining))|(NodeRetired-NodeState(membership.Retired))|
-	(NodeForeign-NodeState(membership.Foreign))|(NodeMisconfigured-NodeState(membership.Misconfigured))]
+	(NodeForeign-NodeState(membership.Foreign))|(NodeMisconfigured-NodeState(membership.Misconfigured))|
+	(NodeBehind-NodeState(membership.Behind))]
 
 // String returns the state in one word.
 func (s NodeState) String() string { return membership.State(s).String() }
@@ -60,6 +66,9 @@ type ClusterStatus struct {
 	ID     string // the cluster's id, that a quorum of nodes carries; empty if none does
 	Quorum int
 	Nodes  []NodeStatus
+
+	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
+	List       []string // the latest list that a record shows; nil if none is found
 }
 
 // Votes is how many nodes vote: members that refuse to write grant nothing.
@@ -89,6 +98,9 @@ type NodeStatus struct {
 	// full, its disk failed, it lacks replicas. It then grants nothing, in any
 	// state. Empty: it wrote when Status asked, or said nothing.
 	Refuses string
+
+	Generation int  // of its record's list
+	Changing   bool // a change of that list has begun: clients of the list before it get no vote
 
 	misconfigured bool // what keeps it out is somebody's configuration
 }
@@ -126,10 +138,11 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 // statusFor is what is known of the nodes, to the client that proposes p.
 func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 	v, now := l.tracker.View(), l.clock.Now()
-	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names))}
+	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names}
 	for i, name := range v.Names {
 		state, why := v.Standing(i)
-		node := NodeStatus{Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict}
+		node := NodeStatus{Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict,
+			Generation: v.Nodes[i].Record.Gen, Changing: v.Nodes[i].Record.Settled}
 		if state == membership.Member {
 			_, node.Cause = v.Voter(i)
 		}
@@ -420,6 +433,103 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 		}
 		if err := l.acquirer.Wait(ctx, pause); err != nil {
 			return fault.Errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
+		}
+	}
+}
+
+// ChangeOptions are for Add, Shrink and Settle. The zero value is fine.
+type ChangeOptions struct {
+	DryRun   bool                 // look whether it could be done, and change nothing
+	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
+}
+
+// ChangeProgress is how far a change of the list of nodes is.
+type ChangeProgress struct {
+	Stage    string        // in a word or two
+	List     []string      // the next list; nil if it is not known yet
+	Done, Of int           // nodes that have done this stage, and how many must
+	Left     time.Duration // of its wait; 0 if none is known
+	Cause    error         // what the last attempt failed with; nil if nothing did
+}
+
+// Add adds a node to the cluster's list while clients run. This Locker has the next list:
+// the cluster's nodes, and the new one, which is named and empty. Clients of the list as it
+// was go on until the next change begins. Give them the next list before that.
+//
+// It takes MaxTTL and a few seconds, and blocks until the new node votes, or ctx is done. Where it ends
+// early, call it again, from any client: it finishes what was begun. Where the list has the
+// node already, it returns nil once enough nodes know.
+//
+// ErrInvalidNode: name is none of this Locker's nodes, or was always in the list.
+// ErrMisconfigured: the new node has data, is a replica, is of another cluster or was
+// retired, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
+// answer. With these nothing is changed. ErrContested: another operator changes
+// the list at the same time, or an earlier one's change to another list had to be finished first.
+func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
+	return c.change(ctx, "add", membership.Adding, name, o)
+}
+
+// Shrink takes a node out of the cluster's list while clients run, dead or alive. This
+// Locker has the list as it is. All else is as for Add. Keep the node
+// as it is, or stop it, until no client has a list with it: emptied and
+// started again it may vote for them.
+//
+// ErrNoQuorum: too few of the nodes that would be left are members.
+func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) error {
+	return c.change(ctx, "shrink", membership.Shrinking, name, o)
+}
+
+// Settle refuses all clients that have the list before this Locker's, which is the
+// cluster's. Their locks end with their validity. The next change does so too, so it is
+// for those who want no old list at work. It takes one MaxTTL.
+func (c *Cluster) Settle(ctx context.Context, o ChangeOptions) error {
+	return c.change(ctx, "settle", membership.Closing, "", o)
+}
+
+func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind, name string, o ChangeOptions) error {
+	l, what := c.locker, strings.TrimSpace("redlock: "+verb+" "+name)
+	if err := l.usable(ctx, verb); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(l.nodes, func(n *node.Node) bool { return n.Name == name })
+	if i < 0 && kind != membership.Closing {
+		return fault.Errorf("%s: %w: this client has no such node", what, ErrInvalidNode)
+	}
+	ch, err := l.tracker.Plans(ctx, kind, name)
+	if err == nil && kind == membership.Adding && !ch.Begun() {
+		err = l.nodes[i].Empty(ctx)
+	}
+	if ended := fault.OfContext(ctx); err == nil || ended != nil {
+		err = ended
+	}
+	if err != nil || o.DryRun {
+		if err != nil {
+			err = fault.Errorf("%s: %w", what, err)
+		}
+		return err
+	}
+	for {
+		l.tracker.Settle(ctx, l.tracker.Proposal()) // the new node's wait goes on meanwhile
+		turn, left := l.tracker.Change(ctx, &ch, l.cfg.chance.Name)
+		pause := membership.JoinPoll
+		p := ChangeProgress{Stage: turn.Stage.String(), List: turn.List, Done: turn.Done, Of: turn.Of, Cause: left}
+		if turn.Until != 0 {
+			p.Left = max(turn.Until.Sub(l.clock.Now()), 0)
+			pause = min(pause, p.Left+time.Millisecond)
+		}
+		if o.Progress != nil {
+			o.Progress(p)
+		}
+		switch {
+		case turn.Stage == membership.Changed && !slices.Equal(turn.List, ch.Wanted):
+			return fault.Errorf("%s: %w: it had begun one to %s, which is finished now: run this again", what, ErrContested, strings.Join(turn.List, ", "))
+		case turn.Stage == membership.Changed:
+			return nil
+		case errors.Is(left, ErrContested):
+			return fault.Errorf("%s: %w", what, left)
+		}
+		if err := l.acquirer.Wait(ctx, pause); err != nil {
+			return fault.Errorf("%s: not done, %s (%d of %d): run it again: %w", what, p.Stage, p.Done, p.Of, errors.Join(err, left))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // Sentinels, for errors.Is. A round that brought no quorum is a *QuorumError as well, for
@@ -44,6 +45,8 @@ var (
 	ErrInvalidOption = errors.New("redlock: invalid option")
 	// ErrInvalidNode: a client or URL that can't be a node.
 	ErrInvalidNode = fault.ErrInvalidNode
+	// ErrContested: another operator changes the list of nodes, or had begun to.
+	ErrContested = membership.ErrContested
 	// ErrForeign: under the name of an election stands what no client of this library
 	// wrote: another lock client's value, or another program's data. Use another name, or
 	// see who wrote it.

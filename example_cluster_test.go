@@ -339,3 +339,46 @@ func ExampleReport_AtLeast_atStart() {
 	}
 	// Output: not starting: green eviction
 }
+
+// Whether the list can change is said before anything is changed. This one has the node.
+func ExampleCluster_Add() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	err := locker.Cluster().Add(context.Background(), "node-4", redlock.ChangeOptions{DryRun: true})
+	fmt.Println(errors.Is(err, redlock.ErrInvalidNode))
+	// Output: true
+}
+
+// A node may go while enough are left: dead or alive.
+func ExampleCluster_Shrink() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+	nodes.Node(4).Stop()
+
+	fmt.Println(locker.Cluster().Shrink(context.Background(), "node-4", redlock.ChangeOptions{DryRun: true}))
+	// Output: <nil>
+}
+
+// An operator may go at any time: another runs it again.
+func ExampleCluster_Settle() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker := lockerOn(nodes)
+	defer locker.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	err := locker.Cluster().Settle(ctx, redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
+		fmt.Printf("%s: %d of %d\n", p.Stage, p.Done, p.Of)
+		cancel()
+	}})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// waiting for the longest lease: 5 of 3
+	// true
+}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ const nodesVariable = "REDLOCK_NODES"
 // them.
 type connection struct {
 	nodes, nodesFile, names string
+	another                 string // a node besides those, which nodes add names
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
 	strict                  bool
@@ -71,6 +73,9 @@ func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	urls := split(text)
 	if len(urls) == 0 {
 		return nil, configuration("no nodes given: use --nodes, --nodes-file or %s", nodesVariable)
+	}
+	if c.another != "" && c.names == "" && !slices.Contains(urls, c.another) {
+		urls = append(urls, c.another)
 	}
 	return urls, nil
 }

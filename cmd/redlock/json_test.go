@@ -33,7 +33,7 @@ func TestTheJSONIsAsThePageSays(t *testing.T) {
 	}
 	for _, c := range []struct{ args, shape string }{
 		{"status alone shared slots never", "status"},
-		{"nodes", "nodes, and nodes join, admit, retire and lower"},
+		{"nodes", "nodes, and each nodes command"},
 		{"doctor", "doctor"},
 		{"revoke never", "revoke"},
 		{"release shared --force --yes", "release"},

@@ -66,6 +66,7 @@ func program(a *app) *cli.Program {
 		Commands: []cli.Command{
 			locking(a, execCommand(a)), locking(a, leadCommand(a)), locking(a, holdCommand(a)), statusCommand(a), observeCommand(a),
 			nodesCommand(a), joinCommand(a), admitCommand(a), retireCommand(a), lowerCommand(a),
+			addCommand(a), shrinkCommand(a), settleCommand(a),
 			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
 		},
 		// The lab was a command of redlock until it became redlock-lab.

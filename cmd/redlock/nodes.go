@@ -10,6 +10,7 @@ package main
 //   nodes admit   0 if all were taken in
 //   nodes retire  0 if the node abstains and a quorum is marked; 69 if marks are missing
 //   nodes lower   0 if MaxTTL is down on all nodes
+//   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer
 //
 // For all that need a word, 64 says that it is missing, and that nothing was done. 78 says
 // that a configuration keeps nodes out, which no wait mends.
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,7 @@ and unreachable nodes do not vote, nor does a member that refuses writes: the la
 has its words. Exit status 69 if fewer than a quorum vote.`,
 		Define: func(*flag.FlagSet) cli.Action {
 			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(0, args, "no arguments, or join, admit, retire or lower"); err != nil {
+				if err := cli.Exactly(0, args, "no arguments, or join, admit, retire, lower, add, shrink or settle"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
@@ -137,6 +139,8 @@ type clusterShows struct {
 	Votes   int         `json:"votes"`
 	Quorum  int         `json:"quorum"`
 	Nodes   []nodeState `json:"nodes"`
+	// Generation is how often the list of nodes was changed.
+	Generation int `json:"generation,omitempty"`
 }
 
 type nodeState struct {
@@ -149,14 +153,18 @@ type nodeState struct {
 	Cause  string `json:"cause,omitempty"`
 	// Refuses is why a node that answers refuses to write, and so grants nothing.
 	Refuses string `json:"refuses,omitempty"`
+	// Generation is of its record's list, and Changing that a change of it has begun.
+	Generation int  `json:"generation,omitempty"`
+	Changing   bool `json:"changing,omitempty"`
 }
 
 // showNodes prints the list.
 func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.JSON {
-		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum}
+		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, Generation: status.Generation}
 		for _, n := range status.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict, worded(n.Cause), worded(n.Refuses)})
+			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
+				worded(n.Cause), worded(n.Refuses), n.Generation, n.Changing})
 		}
 		return a.Answer(out)
 	}
@@ -169,7 +177,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		color = cli.Red
 	}
 	votes := plural(status.Votes(), "vote") + " of " + plural(len(s.names), "node")
-	p.WriteString(strings.Replace(cli.Note(fmt.Sprintf("cluster %s: %s, quorum %d%s", id, votes, status.Quorum, strictWords(status))), votes, p.In(color, votes), 1))
+	p.WriteString(strings.Replace(cli.Note(fmt.Sprintf("cluster %s: %s, quorum %d%s%s", id, votes, status.Quorum, strictWords(status), listWords(status, s.names))), votes, p.In(color, votes), 1))
 	rows := [][]cli.Cell{cli.Row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
 		in := cli.Short(n.Left)
@@ -204,6 +212,32 @@ func strictWords(status redlock.ClusterStatus) string {
 	default:
 		return fmt.Sprintf(", strict recovery in %d of %d records", strict, len(status.Nodes))
 	}
+}
+
+// listWords says of which generation the list of nodes is, once it was changed: which nodes are
+// behind, that a change has begun, and the list itself where this client has another.
+func listWords(status redlock.ClusterStatus, names []string) string {
+	var behind []string
+	text, changing := "", false
+	for _, n := range status.Nodes {
+		if n.State == redlock.NodeMember && n.Generation < status.Generation || n.State == redlock.NodeBehind {
+			behind = append(behind, n.Name)
+		}
+		changing = changing || n.Changing
+	}
+	if status.Generation > 0 {
+		text = fmt.Sprintf(", list of generation %d", status.Generation)
+	}
+	if list := strings.Join(status.List, ", "); status.Generation > 0 && list != strings.Join(slices.Sorted(slices.Values(names)), ", ") {
+		text += " (" + list + "): give all clients that one"
+	}
+	if behind != nil {
+		text += ", behind: " + strings.Join(behind, ", ")
+	}
+	if changing {
+		text += "; a change of the list has begun: run nodes add, shrink or settle again"
+	}
+	return text
 }
 
 // because is why a node does not vote. A member that refuses writes has two reasons at
@@ -321,12 +355,7 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 // retire finds the node and makes it abstain. It takes the address or the name: with
 // --node-names, a list shows names, while an operator knows the address.
 func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
-	which := -1
-	for i, n := range s.names {
-		if n == name || s.clients[i].Options().Addr == name {
-			which = i
-		}
-	}
+	which := s.find(name)
 	if which < 0 {
 		return cli.Usagef("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
@@ -420,4 +449,107 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 		return err
 	}
 	return a.showNodes(status, s)
+}
+
+func addCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes add", Synopsis: "ADDR [flags]", Summary: "add a node to the list while clients run",
+		About: `Adds the empty server at ADDR to the cluster, of which --nodes has the list so far. Clients of
+that list go on; give them the longer one before the next change. It takes the longest lease.
+Run it again after any interruption, from anywhere: it finishes what was begun.`,
+		Define: a.changing("add", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
+			return c.Add(ctx, name, o)
+		}),
+	}
+}
+
+func shrinkCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes shrink", Synopsis: "ADDR [flags]", Summary: "take a node out of the list while clients run",
+		About: `Takes the node at ADDR, dead or alive, out of the cluster, of which --nodes has the list so far.
+Clients of that list go on; give them the shorter one before the next change. It takes the longest lease.
+Do not empty and start that server again while a client has a list with it.`,
+		Define: a.changing("shrink", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
+			return c.Shrink(ctx, name, o)
+		}),
+	}
+}
+
+func settleCommand(a *app) cli.Command {
+	return cli.Command{
+		Name: "nodes settle", Synopsis: "[flags]", Summary: "refuse clients that have the list before this one",
+		About: `Refuses clients that still have the list before the last change: their locks end. The next change
+does that too. It takes the longest lease, and finishes a change that was begun.`,
+		Define: a.changing("settle", 0, func(ctx context.Context, c *redlock.Cluster, _ string, o redlock.ChangeOptions) error {
+			return c.Settle(ctx, o)
+		}),
+	}
+}
+
+// changing is a command that changes the list. It needs no --yes: nothing is believed that it
+// could not check, but that the list of nodes is the cluster's.
+func (a *app) changing(verb string, takes int, do func(context.Context, *redlock.Cluster, string, redlock.ChangeOptions) error) func(*flag.FlagSet) cli.Action {
+	return func(fs *flag.FlagSet) cli.Action {
+		dry := fs.Bool("dry-run", false, "say whether it can be done, and change nothing")
+		timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
+		return func(ctx context.Context, args []string) error {
+			if err := cli.Exactly(takes, args, [...]string{"no arguments", "the ADDR of one node"}[takes]); err != nil {
+				return err
+			}
+			if verb == "add" {
+				a.connection.another = args[0]
+			}
+			return a.withSession(ctx, func(ctx context.Context, s *session) error {
+				name := ""
+				for _, given := range args {
+					at := s.find(given)
+					if at < 0 && verb == "add" && a.connection.names == "" { // given as a URL, it stands last
+						at = len(s.names) - 1
+					} else if at < 0 {
+						return cli.Usagef("nodes %s: %s is not in the list of nodes: %v", verb, redact(given), s.names)
+					}
+					name = s.names[at]
+				}
+				ctx, stop := cli.UntilSignalOr(ctx, *timeout)
+				defer stop()
+				o := redlock.ChangeOptions{DryRun: *dry, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(verb, p)) }}
+				if err := do(ctx, s.locker.Cluster(), name, o); err != nil {
+					return err
+				}
+				if *dry {
+					a.complain("nodes " + verb + ": it can be done; nothing was changed")
+				}
+				status, err := s.locker.Cluster().Status(ctx)
+				if err != nil {
+					return err
+				}
+				return a.showNodes(status, s)
+			})
+		}
+	}
+}
+
+// progressWords is one line of progress.
+func progressWords(verb string, p redlock.ChangeProgress) string {
+	text := fmt.Sprintf("nodes %s: %s: %d of %d", verb, p.Stage, p.Done, p.Of)
+	if p.List != nil {
+		text += ", the list " + strings.Join(p.List, ", ")
+	}
+	if p.Left > 0 {
+		text += ", " + cli.Short(p.Left) + " left"
+	}
+	if p.Cause != nil {
+		text += ": " + worded(p.Cause.Error())
+	}
+	return text
+}
+
+// find is the index of the node with this name, or address; -1: there is none.
+func (s *session) find(name string) int {
+	for i, n := range s.names {
+		if n == name || s.clients[i].Options().Addr == name {
+			return i
+		}
+	}
+	return -1
 }

@@ -116,7 +116,7 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
 		case redlock.NodeBlank:
 			out = append(out, fmt.Sprintf("%s (%s)", n.Name, n.Cause))
-		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured:
+		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured, redlock.NodeBehind:
 		}
 	}
 	if len(out) > 0 {
