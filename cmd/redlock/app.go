@@ -77,7 +77,7 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, redlock.ErrNoQuorum):
 		return exitNoQuorum
-	case errors.Is(err, redlock.ErrNotAcquired):
+	case errors.Is(err, redlock.ErrNotAcquired), errors.Is(err, redlock.ErrContested):
 		return exitBusy
 	case errors.Is(err, redlock.ErrMisconfigured):
 		return exitConfig

@@ -74,10 +74,19 @@ func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	if len(urls) == 0 {
 		return nil, configuration("no nodes given: use --nodes, --nodes-file or %s", nodesVariable)
 	}
-	if c.another != "" && c.names == "" && !slices.Contains(urls, c.another) {
+	if c.another != "" && c.names == "" && !slices.ContainsFunc(urls, func(u string) bool { return addressOf(u) == addressOf(c.another) }) {
 		urls = append(urls, c.another)
 	}
 	return urls, nil
+}
+
+// addressOf is a URL's address; what is no URL stays.
+func addressOf(u string) string {
+	o, err := node.ParseURL(u)
+	if err != nil {
+		return u
+	}
+	return o.Addr
 }
 
 // split takes a list apart at commas and blanks, so that a shell's here-document or YAML's

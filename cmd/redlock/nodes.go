@@ -10,7 +10,8 @@ package main
 //   nodes admit   0 if all were taken in
 //   nodes retire  0 if the node abstains and a quorum is marked; 69 if marks are missing
 //   nodes lower   0 if MaxTTL is down on all nodes
-//   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer
+//   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer; 75 where
+//                 another operator came between
 //
 // For all that need a word, 64 says that it is missing, and that nothing was done. 78 says
 // that a configuration keeps nodes out, which no wait mends.
@@ -451,6 +452,8 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 	return a.showNodes(status, s)
 }
 
+// addCommand takes the list so far, or the longer one: after a success, the operator's own
+// list has the node already, and to run it again must still be right.
 func addCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes add", Synopsis: "ADDR [flags]", Summary: "add a node to the list while clients run",
@@ -463,6 +466,8 @@ Run it again after any interruption, from anywhere: it finishes what was begun.`
 	}
 }
 
+// shrinkCommand wants no mark of retirement first: a node that is out of the list gets no
+// vote counted by clients of it, whether it is dead, cut off, or back with its old data.
 func shrinkCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes shrink", Synopsis: "ADDR [flags]", Summary: "take a node out of the list while clients run",
@@ -475,6 +480,8 @@ Do not empty and start that server again while a client has a list with it.`,
 	}
 }
 
+// settleCommand is for those who want to know that no client with an old list is at work: it
+// is told so by its error, and not by the next change, months later.
 func settleCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes settle", Synopsis: "[flags]", Summary: "refuse clients that have the list before this one",
@@ -502,10 +509,8 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 			return a.withSession(ctx, func(ctx context.Context, s *session) error {
 				name := ""
 				for _, given := range args {
-					at := s.find(given)
-					if at < 0 && verb == "add" && a.connection.names == "" { // given as a URL, it stands last
-						at = len(s.names) - 1
-					} else if at < 0 {
+					at := max(s.find(given), s.find(addressOf(given)))
+					if at < 0 {
 						return cli.Usagef("nodes %s: %s is not in the list of nodes: %v", verb, redact(given), s.names)
 					}
 					name = s.names[at]
@@ -529,7 +534,8 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 	}
 }
 
-// progressWords is one line of progress.
+// progressWords is one line of progress: for whom a change waits, and what stands against it,
+// so that a log of the terminal tells where an operator who died had got.
 func progressWords(verb string, p redlock.ChangeProgress) string {
 	text := fmt.Sprintf("nodes %s: %s: %d of %d", verb, p.Stage, p.Done, p.Of)
 	if p.List != nil {

@@ -193,8 +193,8 @@ func (c Change) accept(v View, standing []int) Turn {
 	return turn
 }
 
-// force is the fourth step, and done where quorums of both lists have it, and every node
-// of the next list that was not in the last is a member.
+// force is the fourth step, and done where quorums of both lists have it, and a node that is
+// new in the list is a member, if the client has it.
 func (c Change) force(v View, in Record) Turn {
 	turn := Turn{Stage: Forcing, List: in.Names}
 	has := func(name string) bool {
@@ -217,7 +217,9 @@ func (c Change) force(v View, in Record) Turn {
 			turn.Done, turn.Of = done, of
 		}
 	}
-	fresh := slices.ContainsFunc(in.Names, func(name string) bool { return !slices.Contains(in.Before, name) && !has(name) })
+	fresh := slices.ContainsFunc(in.Names, func(name string) bool {
+		return slices.Contains(v.Names, name) && !slices.Contains(in.Before, name) && !has(name)
+	})
 	switch {
 	case fresh && turn.Do == nil:
 		turn.Stage = Joined
@@ -331,7 +333,7 @@ func (v View) addable(i int, cluster string) error {
 // node that is to be added has no say.
 func (v View) carried(adding bool, name string) string {
 	for k, o := range v.Nodes {
-		if adding && v.Names[k] == name {
+		if adding && v.Names[k] == name && len(v.Names) > 1 {
 			continue
 		}
 		in, carriers := v.inForce(o.Record.Cluster), 0

@@ -226,7 +226,7 @@ func TestBadChangesOfTheListAreRefusedByName(t *testing.T) {
 			redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3"))
 		want("another cluster's node", add(foreign, "node-3"), redlock.ErrMisconfigured, "another cluster")
 		testkit.Must(t, y.nodes[3].Miniredis().Set("somebody's", "data"))
-		want("a node with data", add(all, "node-3"), redlock.ErrMisconfigured, "1 keys")
+		want("a node with data", add(all, "node-3"), redlock.ErrMisconfigured, "has data")
 		y.nodes[3].FlushAll()
 		y.nodes[3].Stop()
 		want("a dead node", add(all, "node-3"), redlock.ErrNoQuorum, "does not answer")

@@ -110,7 +110,7 @@ type sight struct {
 
 // send is an order under way.
 type send struct {
-	kind       membership.Action // 0: none
+	kind       membership.Action // 0 if there is none
 	page                         // of an install or a force
 	run, nonce uint8
 	epoch      uint8
@@ -184,8 +184,10 @@ type changeSystem struct {
 	faults, changes        uint8
 	keeps                  bool // a node may restart with its data
 	extends                uint8
-	operators              int // agents from 0 on that are operators at times
-	eager                  int // operators begin, and die, more often
+	operators              int                // agents from 0 on that are operators at times
+	eager                  int                // operators begin, and die, more often
+	once                   bool               // each locker locks once
+	start                  func(*changeState) // the beginning is in the middle of something
 	slip                   slip
 	memo                   *changeMemo
 }
@@ -218,6 +220,9 @@ func (sys *changeSystem) Init() (s changeState) {
 			v.page = page{gen: 1, names: sys.first, run: 1}
 			v.node.Epoch, v.epochs = 1, 1
 		}
+	}
+	if sys.start != nil {
+		sys.start(&s)
 	}
 	return s
 }
@@ -293,14 +298,16 @@ func (sys *changeSystem) Weight(st search.Step) int {
 		return 1
 	case stepAgent:
 		return 30
-	case stepDie, stepChange:
+	case stepDie:
+		return 4
+	case stepChange:
 		return 4 + 40*sys.eager
 	case stepEnd:
-		return 20
+		return 50
 	case stepLook:
 		return 100
 	case stepTick:
-		return 120
+		return 120 / (1 + 2*sys.eager)
 	case stepSend, stepRun:
 		return 400
 	default:
@@ -346,7 +353,7 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 		case !begun:
 			begun = true
 			for g, l := range s.lists {
-				if l != 0 && !slices.Contains(s.lists[:g], l) {
+				if l != 0 && !slices.Contains(s.lists[:g], l) && (g+3 >= mostGens || s.lists[g+3] == 0) { // earlier ones get no vote
 					next := s
 					k := &next.lockers[c]
 					k.list, k.phase, k.left, k.floor = l, acquiring, sys.life-sys.drift, s.best
@@ -478,7 +485,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 			do(stepConfirm, func(k *lockerOf, _ *changeState) { k.left, k.more = max(k.left, k.more), 0 })
 		}
 	case over:
-		if sys.spent(s, c) {
+		if !sys.once && sys.spent(s, c) {
 			do(stepFresh, func(k *lockerOf, _ *changeState) { *k = lockerOf{} })
 		}
 		return

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
@@ -54,6 +55,19 @@ func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
 	}
 }
 
+// One master that grows to two, and shrinks, breadth first: not closed but in the deep tier.
+func TestSearchAChangeOfTheListInEveryOrder(t *testing.T) {
+	testkit.NotRaced(t)
+	sys := changing(2, 0b01, func(s *changeSystem) {
+		s.lockers, s.agents, s.operators, s.life, s.faults, s.changes, s.extends, s.once = 2, 1, 1, 1, 0, 2, 1, true
+	})
+	r := search.Closed(sys, search.Options{MaxStates: testkit.Every(20_000, 300_000, 4_000_000)})
+	t.Log(r)
+	if r.Trace != nil {
+		t.Fatal(r.Trace)
+	}
+}
+
 // sampleChanges walks, and counts what happened.
 func sampleChanges(sys *changeSystem, walks int, t *testing.T) (locks, lists, installs int) {
 	kinds := map[uint8]int{}
@@ -101,9 +115,9 @@ var slips = []struct {
 	{"a blank node votes at once", slipAtOnce, 1500, five},
 	{"settling keeps the epoch", slipEpoch, 1500, five},
 	{"putting in force keeps the epoch", slipForceEpoch, 1500, five},
-	{"no pause", slipPause, 1500, five},
-	{"no base", slipBase, 1500, five},
-	{"a joiner counts one list", slipOneList, 1500, five},
+	{"no pause", slipPause, 20_000, heldByFirst},
+	{"no base", slipBase, 20_000, countedByFirst},
+	{"a joiner counts one list", slipOneList, 20_000, forgottenByOne},
 	{"a joiner reads before its wait", slipReads, 1500, five},
 	{"nothing is accepted", slipAccept, 1500, eager},
 	{"one fewer than a quorum accepts", slipFewAccept, 1500, eager},
@@ -116,7 +130,55 @@ var slips = []struct {
 
 // eager is five with operators in each other's way, and nodes that forget more often.
 func eager() *changeSystem {
-	return changing(5, 0b00111, func(s *changeSystem) { s.eager, s.changes, s.faults = 1, 200, 30 })
+	return changing(5, 0b00111, func(s *changeSystem) { s.eager, s.changes, s.faults, s.life = 1, 200, 12, 8 })
+}
+
+// secondList is where the second list is in force, on all its nodes.
+func secondList(s *changeState, first, next list) {
+	s.lists[0], s.lists[1] = first, next
+	for n := range uint8(mostSeats) {
+		if v := &s.seats[n]; (first | next).has(n) {
+			v.page = page{gen: 2, names: next, before: first, run: 1}
+			v.node.Epoch, v.epochs = 1, 1
+		}
+	}
+}
+
+// heldByFirst is where a client of the first of two lists holds the lock on two nodes.
+func heldByFirst() *changeSystem {
+	sys := eager()
+	sys.start = func(s *changeState) {
+		secondList(s, 0b00111, 0b01111)
+		s.lockers[0] = lockerOf{list: 0b00111, phase: held, left: sys.life, token: 1}
+		s.best = 1
+		for n := range 2 {
+			s.seats[n].node.Stripes[0], s.seats[n].node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+		}
+	}
+	return sys
+}
+
+// countedByFirst is where two nodes have numbers, of the first list's locks, that the
+// others lack.
+func countedByFirst() *changeSystem {
+	sys := eager()
+	sys.start = func(s *changeState) {
+		secondList(s, 0b00111, 0b01111)
+		s.best, s.seats[0].node.Stripes[0], s.seats[1].node.Stripes[0] = 5, 5, 5
+	}
+	return sys
+}
+
+// forgottenByOne is where a node has forgotten a number of the list before, which a node outside
+// the list has, and one inside.
+func forgottenByOne() *changeSystem {
+	sys := eager()
+	sys.start = func(s *changeState) {
+		secondList(s, 0b11111, 0b01111)
+		s.best, s.seats[0].node.Stripes[0], s.seats[4].node.Stripes[0] = 5, 5, 5
+		s.seats[1] = seat{process: 2, epochs: 1}
+	}
+	return sys
 }
 
 func five() *changeSystem { return changing(5, 0b00111, func(*changeSystem) {}) }
@@ -127,7 +189,7 @@ func TestSearchChangesOfTheListCheckerCatches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			sys := c.sys()
 			sys.slip = c.slip
-			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: c.walks, Steps: 3000})
+			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: c.walks, Steps: 12_000_000 / c.walks})
 			t.Log(r)
 			if r.Trace == nil {
 				t.Fatal("not caught")

@@ -63,7 +63,7 @@ func (sys *changeSystem) enlist(s *changeState, j uint8, put func(search.Step, f
 			put(search.Step{Kind: stepAgent, A: j, C: uint8(l)}, func(k *agent, _ *changeState) { k.list = l })
 		}
 	}
-	if int(j) >= sys.operators || s.changes == 0 {
+	if int(j) >= sys.operators || s.changes == 0 || s.lists[mostGens-2] != 0 {
 		return
 	}
 	for l := range list(1 << sys.seats) {
@@ -83,6 +83,9 @@ func (sys *changeSystem) enlist(s *changeState, j uint8, put func(search.Step, f
 // look reads a node.
 func (sys *changeSystem) look(k *agent, v *seat, n uint8) {
 	k.seen[n] = sight{page: v.page, answered: true, process: v.process, epoch: uint8(v.node.Epoch), base: v.node.Base, largest: v.node.Number(0)}
+	if sys.slip == slipBallots && v.settled { // it is anybody's
+		k.seen[n].settler, k.seen[n].ballot = k.op.tag, k.op.ballot
+	}
 	w := sys.wait(k, n).After(sys.observation(k.seen[n], k.list))
 	switch {
 	case w == membership.Wait{}:
@@ -173,7 +176,7 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 		a.send = sys.sendOf(p, k, n)
 	}
 	sys.memo.mu.Lock()
-	if len(sys.memo.known) > 1<<20 {
+	if len(sys.memo.known) > 1<<18 {
 		clear(sys.memo.known)
 	}
 	sys.memo.known[q] = a
@@ -223,7 +226,7 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 		sys.enter(s, v)
 		return
 	}
-	if v.node.Epoch == 0 || uint8(v.node.Epoch) != o.epoch {
+	if v.node.Epoch == 0 || uint8(v.node.Epoch) != o.epoch && (sys.slip != slipBallots || o.kind != membership.DoAccept) {
 		return
 	}
 	switch o.kind { //nolint:exhaustive // the others are not sent
@@ -272,7 +275,7 @@ func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*ag
 		if sys.slip == slipBallots && (k.op.tag == 0 || k.seen[n].settler != k.op.tag) {
 			o.Record.Ballot = 0
 		}
-		if sys.slip == slipBallots && o.Record.Proposed.Ballot != uint64(k.op.ballot) {
+		if sys.slip == slipBallots && k.op.left == 0 {
 			o.Record.Proposed = membership.Proposed{}
 		}
 		if p := &o.Record.Proposed; sys.slip == slipLowest && p.Ballot != 0 && p.Ballot != uint64(k.op.ballot) {
