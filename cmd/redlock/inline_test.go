@@ -18,7 +18,7 @@ import (
 // would be wrong usage.
 var namedOnly = []string{
 	"-lab render", "exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
-	"lead", "nodes lower", "observe", "release --force", "revoke", "status",
+	"lead", "nodes add", "nodes lower", "nodes shrink", "observe", "release --force", "revoke", "status",
 }
 
 // A command that a sentence of a page names is there, with the flags that it is named
@@ -96,7 +96,7 @@ func haveFlags(t *testing.T, text string) {
 	if text == "COMMAND" || text == "-lab help" {
 		return
 	}
-	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:join|admit|retire|lower)|[a-z]+))`).FindString(text)
+	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:join|admit|retire|lower|add|shrink|settle)|[a-z]+))`).FindString(text)
 	line := "help " + name
 	if lab, of := strings.CutPrefix(name, "-lab "); of {
 		line = "-lab help " + lab
