@@ -141,8 +141,10 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names}
 	for i, name := range v.Names {
 		state, why := v.Standing(i)
-		node := NodeStatus{Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict,
-			Generation: v.Nodes[i].Record.Gen, Changing: v.Nodes[i].Record.Settled}
+		node := NodeStatus{
+			Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict,
+			Generation: v.Nodes[i].Record.Gen, Changing: v.Nodes[i].Record.Settled,
+		}
 		if state == membership.Member {
 			_, node.Cause = v.Voter(i)
 		}

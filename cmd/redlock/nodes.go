@@ -164,8 +164,10 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.JSON {
 		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, Generation: status.Generation}
 		for _, n := range status.Nodes {
-			out.Nodes = append(out.Nodes, nodeState{n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
-				worded(n.Cause), worded(n.Refuses), n.Generation, n.Changing})
+			out.Nodes = append(out.Nodes, nodeState{
+				n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
+				worded(n.Cause), worded(n.Refuses), n.Generation, n.Changing,
+			})
 		}
 		return a.Answer(out)
 	}

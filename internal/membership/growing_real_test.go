@@ -29,6 +29,7 @@ type contest struct {
 
 // run takes and releases names until ctx ends.
 func (c *contest) run(ctx context.Context, t *testing.T, l *redlock.Locker, seed int) {
+	t.Helper()
 	for i := seed; ctx.Err() == nil; i++ {
 		k, began := i%len(c.tokens), time.Now()
 		lock, err := l.Acquire(ctx, fmt.Sprintf("contest/%d", k))

@@ -3,6 +3,7 @@ package membership
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,7 +155,7 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 	o.Record.Epoch, o.Record.Cluster, o.Record.Run = f["epoch"], f["cluster"], f["run"]
 	o.Record.Names, o.Record.Before, o.Record.Settled = sortedLines(f["names"]), sortedLines(f["before"]), f["settled"] != ""
 	f["gen"], f["ballot"] = cmp.Or(f["gen"], "0"), cmp.Or(f["ballot"], "0")
-	o.Record.Gen, o.Record.Ballot = int(number("gen", 0)), number("ballot", 0)
+	o.Record.Gen, o.Record.Ballot = int(min(number("gen", 0), math.MaxInt32)), number("ballot", 0)
 	if ballot, names, some := strings.Cut(f["proposed"], "\n"); some {
 		f["proposed ballot"] = ballot
 		o.Record.Proposed = Proposed{number("proposed ballot", 1), sortedLines(names)}

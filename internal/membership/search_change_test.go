@@ -170,7 +170,6 @@ const (
 	slipLowest            // the proposal of the lowest ballot is adopted
 	slipCopies            // a joiner copies no proposal
 	slipLate              // answers count for ever
-	slipFewSettle         // one fewer than a quorum is settled
 	slipSettledJoins      // a joiner copies no settled mark
 )
 
@@ -205,10 +204,7 @@ type changeQuestion struct {
 	n     uint8
 }
 
-type changeAnswer struct {
-	send   send
-	notice bool
-}
+type changeAnswer struct{ send send }
 
 func (sys *changeSystem) Init() (s changeState) {
 	s.faults, s.changes = sys.faults, sys.changes

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -26,16 +27,16 @@ var changeWalks = []struct {
 	quick, full, deep int
 	sys               func() *changeSystem
 }{
-	{"five nodes", 20, 60, 4000, func() *changeSystem { return changing(5, 0b00111, func(*changeSystem) {}) }},
-	{"four nodes, and long leases", 0, 40, 2000, func() *changeSystem { return changing(4, 0b0011, func(s *changeSystem) { s.life = 12 }) }},
-	{"three nodes, from one", 20, 60, 3000, func() *changeSystem { return changing(3, 0b001, func(*changeSystem) {}) }},
-	{"clocks at other rates", 0, 20, 3000, func() *changeSystem {
+	{"five nodes", 3, 60, 1500, func() *changeSystem { return changing(5, 0b00111, func(*changeSystem) {}) }},
+	{"four nodes, and long leases", 0, 40, 1000, func() *changeSystem { return changing(4, 0b0011, func(s *changeSystem) { s.life = 12 }) }},
+	{"three nodes, from one", 3, 60, 1500, func() *changeSystem { return changing(3, 0b001, func(*changeSystem) {}) }},
+	{"clocks at other rates", 0, 20, 1000, func() *changeSystem {
 		return changing(5, 0b00011, func(s *changeSystem) { s.life, s.drift, s.rates = 64, 8, [3]uint8{17, 15, 16} })
 	}},
 }
 
 func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
-	testkit.Unraced(t)
+	testkit.NotRaced(t)
 	for _, c := range changeWalks {
 		t.Run(c.name, func(t *testing.T) {
 			walks := testkit.Every(c.quick, c.full, c.deep)
@@ -46,7 +47,7 @@ func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
 			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 3000})
 			t.Log(r)
 			testkit.Must(t, r.Err())
-			locks, lists, installs := sampleChanges(sys, 3, t)
+			locks, lists, installs := sampleChanges(sys, 3)
 			t.Logf("%d locks, %d lists put in force and %d installs in 3 walks of 3000 steps", locks, lists, installs)
 			if locks < 10 || lists < 3 || installs < 1 {
 				t.Error("too few for these walks to show anything")
@@ -55,7 +56,7 @@ func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
 	}
 }
 
-// One master that grows to two, and shrinks, breadth first: not closed but in the deep tier.
+// One master that grows to two, and shrinks, breadth first, up to so many states.
 func TestSearchAChangeOfTheListInEveryOrder(t *testing.T) {
 	testkit.NotRaced(t)
 	sys := changing(2, 0b01, func(s *changeSystem) {
@@ -69,9 +70,7 @@ func TestSearchAChangeOfTheListInEveryOrder(t *testing.T) {
 }
 
 // sampleChanges walks, and counts what happened.
-func sampleChanges(sys *changeSystem, walks int, t *testing.T) (locks, lists, installs int) {
-	kinds := map[uint8]int{}
-	defer func() { t.Log(kinds) }()
+func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
 	for seed := range walks {
 		rnd, s := rand.New(rand.NewPCG(uint64(seed), 0)), sys.Init()
 		for range 3000 {
@@ -83,7 +82,6 @@ func sampleChanges(sys *changeSystem, walks int, t *testing.T) (locks, lists, in
 					pick, next = st, n
 				}
 			})
-			kinds[pick.Kind]++
 			switch pick.Kind {
 			case stepWin:
 				locks++
@@ -120,12 +118,43 @@ var slips = []struct {
 	{"a joiner counts one list", slipOneList, 20_000, forgottenByOne},
 	{"a joiner reads before its wait", slipReads, 1500, five},
 	{"nothing is accepted", slipAccept, 1500, eager},
-	{"one fewer than a quorum accepts", slipFewAccept, 1500, eager},
-	{"one fewer than a quorum is settled", slipFewSettle, 1500, eager},
-	{"the lowest ballot's proposal", slipLowest, 1500, eager},
-	{"a joiner copies no proposal", slipCopies, 1500, eager},
-	{"a joiner copies no settled mark", slipSettledJoins, 1500, eager},
-	{"late answers count", slipLate, 1500, eager},
+	{"one fewer than a quorum accepts", slipFewAccept, 10_000, begun(overtaken)},
+	{"the lowest ballot's proposal", slipLowest, 10_000, begun(decided)},
+	{"a joiner copies no proposal", slipCopies, 10_000, func() *changeSystem {
+		sys := begun(func(sys *changeSystem, s *changeState) {
+			decided(sys, s)
+			s.seats[0].proposedBy = 0
+			rejoining(sys, s, 1, 0b00111)
+			sys.look(&s.agents[2], &s.seats[0], 0)
+			sys.look(&s.agents[2], &s.seats[2], 2)
+			k := &s.agents[1] // the next operator has begun, and has not heard of c
+			k.list, k.tags = 0b00111, 1
+			k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00011, ballot: 3, began: 1, tag: 65}
+			s.seats[0].settledBy(65, 3, 0, 0)
+			sys.look(k, &s.seats[0], 0)
+		})()
+		sys.life = 3
+		return sys
+	}},
+	{"a joiner copies no settled mark", slipSettledJoins, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		secondList(s, 0b00111, 0b01111)
+		rejoining(sys, s, 1, 0b01111)
+		sys.look(&s.agents[2], &s.seats[0], 0)
+		for n := uint8(2); n < 4; n++ {
+			v := &s.seats[n]
+			v.settledBy(1, 1, 1, 0b01110)
+			sys.look(&s.agents[2], v, n)
+			sys.run(s, n, forcing(v, 3, 0b01110, 0b01111)) // after the joiner has looked
+		}
+	})},
+	{"late answers count", slipLate, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		begunBy(2+sys.life)(sys, s)
+		s.agents[0].seen[1].age = 1 + sys.life // it had accepted then
+		s.agents[0].seen[1].proposedBy, s.agents[0].seen[1].proposed = 1, 0b00011
+		v := &s.seats[1] // it has forgotten since, and is back
+		v.process, v.run, v.settler, v.proposedBy, v.proposed = 2, 2, 0, 0, 0
+		settledByNext(sys, s)
+	})},
 }
 
 // eager is five with operators in each other's way, and nodes that forget more often.
@@ -144,7 +173,8 @@ func secondList(s *changeState, first, next list) {
 	}
 }
 
-// heldByFirst is where a client of the first of two lists holds the lock on two nodes.
+// heldByFirst is where a client of the first of two lists holds the lock on two nodes, and
+// an operator has settled the second.
 func heldByFirst() *changeSystem {
 	sys := eager()
 	sys.start = func(s *changeState) {
@@ -153,6 +183,14 @@ func heldByFirst() *changeSystem {
 		s.best = 1
 		for n := range 2 {
 			s.seats[n].node.Stripes[0], s.seats[n].node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+		}
+		k := &s.agents[0]
+		k.list, k.tags, k.op = 0b01111, 1, attempt{on: true, gen: 1, from: 0b01111, wanted: 0b01110, to: 0b01110, ballot: 1, began: 1, left: 1 + sys.life, largest: 1, tag: 1}
+		for n := range uint8(4) {
+			if v := &s.seats[n]; n > 0 {
+				v.settled, v.ballot, v.settler, v.node.Epoch, v.epochs = true, 1, 1, 2, 2
+			}
+			sys.look(k, &s.seats[n], n)
 		}
 	}
 	return sys
@@ -179,6 +217,80 @@ func forgottenByOne() *changeSystem {
 		s.seats[1] = seat{process: 2, epochs: 1}
 	}
 	return sys
+}
+
+// settledBy is a node that an operator has settled, with what it has accepted.
+func (v *seat) settledBy(tag, ballot, proposedBy uint8, proposed list) {
+	v.settled, v.settler, v.ballot, v.proposedBy, v.proposed = true, tag, ballot, proposedBy, proposed
+	v.epochs++
+	v.node.Epoch = scriptmodel.Epoch(v.epochs)
+}
+
+// rejoining is a node that forgot, and whose wait is over for the last agent.
+func rejoining(sys *changeSystem, s *changeState, n uint8, l list) {
+	v, k := &s.seats[n], &s.agents[sys.agents-1]
+	*v = seat{process: 2, epochs: v.epochs, nonces: 1, page: page{nonce: 1, onRun: 2}}
+	k.list, k.waits[n] = l, patience{nonce: 1, run: 2, age: sys.life}
+}
+
+// forcing is an order to put the list in force on a node, which is under way.
+func forcing(v *seat, gen uint8, names, before list) send {
+	return send{kind: membership.DoForce, page: page{gen: gen, names: names, before: before}, epoch: uint8(v.node.Epoch)}
+}
+
+// begunBy is the first operator in the middle of shrinking a, b and c to a and b, settled there.
+func begunBy(asked uint8) func(*changeSystem, *changeState) {
+	return func(sys *changeSystem, s *changeState) {
+		k := &s.agents[0]
+		k.list = 0b00111
+		k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00011, to: 0b00011, ballot: 1, began: 1 + sys.life, left: 1, asked: asked, tag: 1}
+		for n := range uint8(2) {
+			s.seats[n].settledBy(1, 1, 0, 0)
+			sys.look(k, &s.seats[n], n)
+		}
+	}
+}
+
+// overtaken is where the first operator's proposal is accepted by a alone, and another has
+// settled b and c since.
+func overtaken(sys *changeSystem, s *changeState) {
+	begunBy(1)(sys, s)
+	s.seats[0].proposedBy, s.seats[0].proposed = 1, 0b00011
+	sys.look(&s.agents[0], &s.seats[0], 0)
+	settledByNext(sys, s)
+}
+
+// settledByNext is where the second operator has settled b and c, and waited.
+func settledByNext(sys *changeSystem, s *changeState) {
+	k := &s.agents[1]
+	k.list, k.tags = 0b00111, 1
+	k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00110, to: 0b00110, ballot: 2, began: 1 + sys.life, left: 1, tag: 65}
+	for n := uint8(1); n < 3; n++ {
+		s.seats[n].settledBy(65, 2, 0, 0)
+		sys.look(k, &s.seats[n], n)
+	}
+}
+
+// decided is where b and c have accepted the list of both by the second ballot, and c is being
+// told so; a has another, by the first.
+func decided(sys *changeSystem, s *changeState) {
+	s.seats[0].settledBy(1, 1, 1, 0b00011)
+	for n := 1; n < 3; n++ {
+		s.seats[n].settledBy(2, 2, 2, 0b00110)
+	}
+	s.agents[0].sends[2] = forcing(&s.seats[2], 2, 0b00110, 0b00111)
+}
+
+// begun is eager, in the middle of something.
+func begun(start func(*changeSystem, *changeState)) func() *changeSystem {
+	return func() *changeSystem {
+		sys := eager()
+		sys.start = func(s *changeState) {
+			s.agents[0].tags = 8 // those below are of operators who died
+			start(sys, s)
+		}
+		return sys
+	}
 }
 
 func five() *changeSystem { return changing(5, 0b00111, func(*changeSystem) {}) }

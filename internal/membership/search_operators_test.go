@@ -293,9 +293,6 @@ func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*ag
 			c.Asked = nowInstant
 		}
 	}
-	if sys.slip == slipFewSettle && c.Until == 0 && c.Ballot != 0 && k.settled() == quorum.Size(len(c.From))-1 {
-		c.Until, c.To = nowInstant.Add(sys.maxTTL()), c.Wanted
-	}
 	after, turn := c.Next(v, nowInstant)
 	if sys.slip == slipPause && after.Until > nowInstant {
 		after.Until = nowInstant
@@ -320,16 +317,6 @@ func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*ag
 			k.sends[n], k.seen[n].sent = sys.sendOf(task.Plan, k, n), true
 		})
 	}
-}
-
-// settled is how many nodes the operator saw settled by it.
-func (k *agent) settled() (n int) {
-	for i := range k.seen {
-		if k.op.tag != 0 && k.seen[i].settler == k.op.tag {
-			n++
-		}
-	}
-	return n
 }
 
 // forcedBy is the last step, with or without what comes before it.
