@@ -1,8 +1,8 @@
 package redlock_test
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
