@@ -43,6 +43,9 @@ func (sys *system) joined(s *state, p, n uint8, r answer) {
 	if r.outcome == quorum.Granted {
 		sys.take(a, n, r.token, sys.from(s, n, p, r.reading, askLife))
 	} else {
+		if sys.makes(refusalUndoes) {
+			a.Votes[n] = quorum.Vote{}
+		}
 		a.Refused(int(n), r.outcome)
 	}
 	sys.keep(s, p, a)

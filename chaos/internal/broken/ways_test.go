@@ -122,7 +122,7 @@ var lockWays = []way{
 			script("acquire", "if rec[1] ~= ARGV[5] then return 0 end", ""),
 			script("acquire_batch", "if rec[1] ~= ARGV[1] then", "if false then"),
 			script("ask", "if rec[1] ~= ARGV[1] then", "if false then"),
-			script("pass", "if rec[1] ~= ARGV[6] then return 0 end", ""),
+			script("pass", "if rec[1] ~= ARGV[6] then\n  c = 0\nelse", ""),
 			script("extend", "if redis.call('HMGET', KEYS[1], 'epoch')[1] ~= ARGV[1] then", "if false then"),
 		},
 	},
