@@ -48,8 +48,8 @@ func handoverField() []*crowdRunner {
 		return &crowdRunner{spec{name, note, masters, commands, nil}, library, turns, crowds, map[crowd][]crowdSlice{}}
 	}
 	return []*crowdRunner{
-		runner(fmt.Sprintf("redlock, turns of %d", redlock.DefaultTurns), fenced, nodes, sentByRedlock, nameRedlock, redlock.DefaultTurns, allCrowds),
-		runner("redlock, turns of 1", fenced, nodes, sentByRedlock, nameRedlock, 1, allCrowds),
+		runner(fmt.Sprintf("redlock, turns of %d", redlock.DefaultTurns), fenced, nodes, sentToLines, nameRedlock, redlock.DefaultTurns, allCrowds),
+		runner("redlock, turns of 1", fenced, nodes, sentToLines, nameRedlock, 1, allCrowds),
 		runner(nameRedsync, "five masters", nodes, []string{"set", "evalsha"}, nameRedsync, 0, hot),
 		runner(nameRueidis, one, 1, scriptsOnly, nameRueidis, 0, hot),
 		runner(nameOneKey, one, 1, scriptsOnly, nameOneKey, 0, hot),

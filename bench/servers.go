@@ -171,7 +171,11 @@ func machineCPU() time.Duration {
 
 // sentByRedlock is all that a Locker sends once the scripts are loaded. Commands that
 // scripts call are not among it: PUBLISH is part of a release's script.
+// Scripts of those who wait call TIME: where they are counted, sentToLines leaves it out.
 var sentByRedlock = []string{"evalsha", "time", "info", "subscribe", "ping"}
+
+// sentToLines is sentByRedlock without TIME, which is sent alone behind a plain acquire only.
+var sentToLines = []string{"evalsha", "info", "subscribe", "ping"}
 
 // load is the load between two readings: the mean number of processors in use, and the
 // commands that this library sent.
