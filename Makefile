@@ -74,9 +74,8 @@ tidy: ## go mod tidy in every module
 	$(call each,go mod tidy)
 
 .PHONY: release
-release: ## have each go.mod ask for VERSION (v0.1.0) of the tree's other modules, and print the tags
-	$(call each,go mod edit -fmt $$(sed -nE 's|^(require )?[[:space:]]*(github.com/quorumkit/redlock[^ ]*) v.*|-require=\2@$(or $(VERSION),$(error want VERSION=v0.1.0))|p' go.mod))
-	@printf 'git tag %s\n' $(patsubst ./%,%,$(addsuffix /$(VERSION),$(filter-out ./examples/yourcode,$(MODULES))))
+release: ## tag VERSION (v0.1.0) of all modules, once a consumer has built each; with --dry-run only try it
+	+@.ci/release '$(VERSION)' $(if $(findstring n,$(firstword -$(MAKEFLAGS))),dry-run)
 
 .PHONY: cover
 cover: ## the root module's statement coverage; the profile goes to .cache/cover.out

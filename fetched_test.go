@@ -3,10 +3,9 @@
 package redlock_test
 
 import (
-	"archive/zip"
+	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,11 +23,13 @@ import (
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
-// nextTag is a version that no go.mod of the tree asks for before `make release`.
-const nextTag = "v0.999.0"
+// nextTag is a version that no go.mod of the tree asks for before `.ci/release`, or the one
+// that it has just tagged here.
+var nextTag = cmp.Or(os.Getenv("REDLOCK_RELEASE"), "v0.999.0")
 
-// A consumer fetches each module of the tree as the pages say: from a proxy, once
-// `make release` has prepared the tags; before the first tag, from a clone.
+// A consumer fetches each module of the tree as the pages say, and builds a program of all
+// that it can import: from a proxy, once `make release` has tagged; before the first tag, from
+// a clone.
 func TestEveryModuleCanBeFetched(t *testing.T) {
 	testkit.Unraced(t) // and not beside others: it compiles
 	c := newClone(t)
@@ -37,13 +38,28 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 		c.run(t, dir, blocks(t, "docs/FAQ.md", "sh")[1])
 		c.run(t, dir, "go list -deps .")
 	})
-	for _, module := range c.release(t) {
+	for _, module := range c.publish(t) {
 		t.Run(module, func(t *testing.T) {
 			dir := c.consumer(t) // anew: another module's requirements would help
 			c.run(t, dir, "go get "+module+"/...@"+nextTag)
 			c.run(t, dir, "go list -deps "+module+"/...")
+			const importable = `{{if and .GoFiles (ne .Name "main")}}import _ "{{.ImportPath}}"{{end}}`
+			imports := c.run(t, dir, "go list -f '"+importable+"' "+module+"/... | grep -v /internal/ || true")
+			t.Logf("go build of\n%s", imports)
+			program(t, dir, "package main\n\n"+imports+"\nfunc main() {}\n")
+			c.run(t, dir, "go build -o program . && ./program")
 		})
 	}
+	t.Run("the commands", func(t *testing.T) {
+		bin := t.TempDir()
+		for command, line := range map[string]string{"redlock": "version", "redlock-lab": "list"} {
+			c.run(t, bin, "GOBIN=$PWD go install github.com/quorumkit/redlock/cmd/"+command+"@"+nextTag)
+			said := c.run(t, bin, "./"+command+" "+line)
+			if command == "redlock" && !strings.HasPrefix(said, "redlock "+nextTag+"\n") {
+				t.Errorf("got %q; want the version %s", said, nextTag)
+			}
+		}
+	})
 	t.Run("redlockotel by its page", func(t *testing.T) {
 		dir := c.consumer(t)
 		c.run(t, dir, blocks(t, "docs/OBSERVING.md", "sh")[0])
@@ -52,13 +68,36 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 	t.Run("a copy of examples/yourcode by its page", func(t *testing.T) {
 		c.run(t, c.dir, blocks(t, "docs/CHAOS.md", "sh")[1])
 	})
+	t.Run("bad input", c.badInput)
+}
+
+// badInput: a release that can't be made, or is not whole, says what to do.
+func (c *clone) badInput(t *testing.T) {
+	for _, bad := range []struct{ before, version, does, says string }{
+		{"", "", "", "which version? make release VERSION=v0.1.0"},
+		{"", "0.1.0", "dry-run", "write it as v0.1.0"},
+		{"", "v2.0.0", "dry-run", "their paths would end with /v2"},
+		{"", nextTag, "tag", nextTag + " is tagged already"},
+		{"", "v0.0.1", "tag", "take a later one"},
+		{"touch new.go; ", "v1.0.0", "tag", "commit or stash"},
+		{"rm new.go; go mod edit -go=1.999.0; git commit -qam new; export GOTOOLCHAIN=local; ", "v1.0.0", "tag", "go.mod asks for Go 1.999.0, and this is go1."},
+		{"git reset -q --hard HEAD^; ", nextTag, "check", ""},
+		{"git tag -d redlockotel/" + nextTag + "; ", nextTag, "check", "git tag redlockotel/" + nextTag + " " + nextTag + " && git push origin redlockotel/" + nextTag},
+		{"git tag redlockotel/" + nextTag + " HEAD^; ", nextTag, "check", "tag with make release"},
+	} {
+		said := c.run(t, c.tagged, bad.before+".ci/release '"+bad.version+"' "+bad.does+" 2>&1 || echo it failed")
+		t.Logf("%s%s %s: %s", bad.before, bad.version, bad.does, said)
+		if strings.Contains(said, "it failed") != (bad.says != "") || !strings.Contains(said, bad.says) {
+			t.Errorf("got %q; want %q", said, bad.says)
+		}
+	}
 }
 
 // clone is a copy of the tree, and what the go command of its consumers goes by.
 type clone struct {
-	dir   string
-	proxy string // serves what release publishes
-	env   []string
+	dir    string
+	tagged string // another copy, with tags
+	env    []string
 }
 
 // newClone copies the tree. Modules of others come from the local module cache. What it
@@ -66,9 +105,8 @@ type clone struct {
 func newClone(t *testing.T) *clone {
 	t.Helper()
 	top := t.TempDir()
-	c := &clone{dir: filepath.Join(top, "redlock"), proxy: filepath.Join(top, "proxy")}
+	c := &clone{dir: filepath.Join(top, "redlock"), tagged: filepath.Join(top, "tagged")}
 	must(t, os.Mkdir(c.dir, 0o700))
-	must(t, os.Mkdir(c.proxy, 0o700))
 	shell(t, ".", "tar -c --exclude=./.git --exclude=./.cache . | tar -x -C "+c.dir)
 	for _, dir := range c.modules(t) {
 		shell(t, dir, "go mod graph >/dev/null && go list -deps -test ./... >/dev/null",
@@ -76,10 +114,12 @@ func newClone(t *testing.T) *clone {
 	}
 	cache := strings.TrimSpace(shell(t, ".", "go env GOMODCACHE"))
 	c.env = []string{
-		"GOPROXY=file://" + c.proxy + ",file://" + cache + "/cache/download,off", "GOSUMDB=off",
+		"GOPROXY=file://" + top + "/proxy/cache/download,file://" + cache + "/cache/download,off", "GOSUMDB=off",
 		"GOMODCACHE=" + filepath.Join(top, "cache"),
 		"GOFLAGS=-modcacherw -trimpath", // removable; and built once, wherever the cache is
 		"REDLOCK_TEST=quick",
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + c.tagged + ".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/quorumkit/redlock",
 	}
 	return c
 }
@@ -90,9 +130,9 @@ func (c *clone) modules(t *testing.T) []string {
 	return strings.Fields(shell(t, c.dir, "find $PWD -name go.mod -exec dirname {} +"))
 }
 
-func (c *clone) run(t *testing.T, dir, lines string) {
+func (c *clone) run(t *testing.T, dir, lines string) string {
 	t.Helper()
-	shell(t, dir, "set -e\n"+lines, c.env...)
+	return shell(t, dir, "set -e\n"+lines, c.env...)
 }
 
 // consumer makes a module beside the clone, in the place of the last one. Its program uses
@@ -133,56 +173,26 @@ func main() {
 }
 `
 
-// release prepares the tags in another copy, by the Makefile, and serves the modules that
-// it names.
-func (c *clone) release(t *testing.T) []string {
+// publish tags another copy, has the go command fetch each module by its tag, as a proxy
+// does, and serves what it made of them.
+func (c *clone) publish(t *testing.T) []string {
 	t.Helper()
-	var published []string
-	tagged := c.dir + "-" + nextTag
-	said := shell(t, c.dir, "cp -R . "+tagged+" && cd "+tagged+" && make release VERSION="+nextTag)
-	for _, tag := range regexp.MustCompile(`(?m)^git tag (.*)`+nextTag+`$`).FindAllStringSubmatch(said, -1) {
-		published = append(published, c.publish(t, filepath.Join(tagged, tag[1])))
+	if os.Getenv("REDLOCK_RELEASE") != "" {
+		c.run(t, ".", "git clone -q . "+c.tagged)
+	} else {
+		c.run(t, c.dir, "cp -R . "+c.tagged+" && cd "+c.tagged+" && git init -q && git add -A && git commit -qm before && .ci/release "+nextTag+" tag")
 	}
-	if want := len(c.modules(t)) - 1; len(published) != want { // examples/yourcode is to be copied
-		t.Fatalf("got tags of %d modules; want %d:\n%s", len(published), want, said)
+	var modules []string
+	for tag := range strings.FieldsSeq(c.run(t, c.tagged, "git tag --list '*"+nextTag+"'")) {
+		modules = append(modules, strings.TrimSuffix("github.com/quorumkit/redlock/"+tag, "/"+nextTag))
 	}
-	return published
-}
-
-// publish writes what a proxy serves of a module: see https://go.dev/ref/mod#goproxy-protocol.
-func (c *clone) publish(t *testing.T, dir string) string {
-	t.Helper()
-	mod := read(t, filepath.Join(dir, "go.mod"))
-	module := regexp.MustCompile(`(?m)^module (.*)$`).FindStringSubmatch(mod)[1]
-	at := filepath.Join(c.proxy, module, "@v")
-	must(t, os.MkdirAll(at, 0o700))
-	for name, text := range map[string]string{
-		"list": nextTag, nextTag + ".mod": mod, nextTag + ".info": `{"Version":"` + nextTag + `"}`,
-	} {
-		must(t, os.WriteFile(filepath.Join(at, name), []byte(text), 0o600))
+	if want := len(c.modules(t)) - 1; len(modules) != want { // examples/yourcode is to be copied
+		t.Fatalf("got tags of %d modules; want %d: %q", len(modules), want, modules)
 	}
-	f, err := os.Create(filepath.Join(at, nextTag+".zip"))
-	must(t, err)
-	defer f.Close()
-	z := zip.NewWriter(f)
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
-				return fs.SkipDir // a module of its own
-			}
-			return nil
-		}
-		w, err := z.CreateHeader(&zip.FileHeader{Name: module + "@" + nextTag + filepath.ToSlash(strings.TrimPrefix(path, dir))})
-		if err == nil {
-			_, err = w.Write([]byte(read(t, path)))
-		}
-		return err
-	}))
-	must(t, z.Close())
-	return module
+	for _, module := range modules {
+		c.run(t, filepath.Dir(c.dir), "GONOPROXY=github.com/quorumkit GOPROXY=off GOMODCACHE=$PWD/proxy go mod download "+module+"@"+nextTag)
+	}
+	return modules
 }
 
 // The README's first screen, line by line, over servers that its own line starts: from
