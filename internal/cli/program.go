@@ -63,6 +63,9 @@ func (p *Program) Run(ctx context.Context, args []string) error {
 	}
 	c, rest := p.find(args)
 	if c == nil {
+		if done, err := p.document(args); done {
+			return err
+		}
 		return p.unknown(args[0], args[0])
 	}
 	if c.Begin != nil {
@@ -324,8 +327,32 @@ func (p *Program) Overview() string {
 	for _, c := range p.Commands {
 		fmt.Fprintf(&b, "  %-14s %s\n", c.Name, c.Summary)
 	}
-	fmt.Fprintf(&b, "  %-14s explain a command and its flags\n\n%s%s", "help COMMAND", p.Outro, p.Statuses)
+	for _, row := range [][2]string{
+		{"help COMMAND", "explain a command and its flags"},
+		{"completion SH", "print what has bash, zsh or fish complete them"},
+		{"man", "print the page for man(1)"},
+	} {
+		fmt.Fprintf(&b, "  %-14s %s\n", row[0], row[1])
+	}
+	b.WriteString("\n" + p.Outro + p.Statuses)
 	return b.String()
+}
+
+// dashed is a flag's name as it is written.
+func dashed(f *flag.Flag) string {
+	if len(f.Name) == 1 {
+		return "-" + f.Name
+	}
+	return "--" + f.Name
+}
+
+// explained is a flag with the name of its value, and what is said of it.
+func explained(f *flag.Flag) (name, about string) {
+	value, about := flag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+		about += " (default " + f.DefValue + ")"
+	}
+	return strings.TrimRight(dashed(f)+" "+value, " "), about
 }
 
 // flagColumn is where the explanation of a flag begins.
@@ -335,15 +362,7 @@ const flagColumn = 27
 func flagList(heading string, fs *flag.FlagSet) string {
 	var b strings.Builder
 	fs.VisitAll(func(f *flag.Flag) {
-		value, about := flag.UnquoteUsage(f)
-		dashes := "--"
-		if len(f.Name) == 1 {
-			dashes = "-"
-		}
-		name := strings.TrimRight(dashes+f.Name+" "+value, " ")
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
-			about += " (default " + f.DefValue + ")"
-		}
+		name, about := explained(f)
 		lines := strings.Join(Wrap(about, PageWidth-flagColumn), "\n"+strings.Repeat(" ", flagColumn))
 		fmt.Fprintf(&b, "  %-*s %s\n", flagColumn-3, name, lines)
 	})

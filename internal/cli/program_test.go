@@ -19,6 +19,7 @@ import (
 func play(t *testing.T, args string) (ran string, begun int, err error) {
 	t.Helper()
 	console := cli.NewConsole("play")
+	console.Getenv = func(string) string { return strings.TrimPrefix(args, "__complete ") } // COMP_LINE
 	command := func(name string, verbatim bool) cli.Command {
 		return cli.Command{
 			Name: name, Alias: name + " list", Summary: "be " + name, About: "It is " + name + ".", Verbatim: verbatim,
@@ -62,6 +63,12 @@ func TestAProgramRunsTheCommandThatItsArgumentsName(t *testing.T) {
 		"--json help":                "\n  a b            be a b\n",
 		"-h":                         "usage: play COMMAND",
 		"--json=false run -json a b": "run[a b] 0s true",
+		"completion bash":            "complete -o default -C 'play __complete' play\n",
+		"__complete play ":           "a\nrun\n",
+		"__complete play --json a ":  "b\n",
+		"__complete play help r":     "run\n",
+		"__complete play a b --":     "--json\n--wait\n",
+		"man":                        "\n.SS play a b \nIt is a b.\n.TP\n.B \\-\\-wait DURATION\nwait for this DURATION\n.SS play run",
 	} {
 		if ran, _, err := play(t, args); err != nil || !strings.Contains(ran, want) {
 			t.Errorf("%q: got %q, %v; want %q", args, ran, err, want)
@@ -75,6 +82,7 @@ func TestAProgramSaysWhatIsWrongWithItsArguments(t *testing.T) {
 		"":                 "which command? see: play help",
 		"b":                `there is no command "b"; see: play help`,
 		"help b c":         `there is no command "b c"; see: play help`,
+		"completion csh":   "completion: name the shell: bash, zsh or fish",
 		"gone x --json":    "it is elsewhere",
 		"help gone":        "it is elsewhere",
 		"--wait 1s a":      "flag provided but not defined: --wait; see: play help",
