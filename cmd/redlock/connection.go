@@ -2,18 +2,21 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,14 +27,20 @@ import (
 )
 
 // nodesVariable names the nodes if no flag does: a list with passwords stands neither in
-// ps nor in each crontab line.
-const nodesVariable = "REDLOCK_NODES"
+// ps nor in each crontab line. The other two are the credentials of all nodes whose URL has
+// none, so that the list may be public.
+const (
+	nodesVariable    = "REDLOCK_NODES"
+	userVariable     = "REDLOCK_USER"
+	passwordVariable = "REDLOCK_PASSWORD"
+)
 
 // connection is the flags that every command has: the nodes, and how to speak to
 // them.
 type connection struct {
 	nodes, nodesFile, names string
 	another                 string // a node besides those, which nodes add names
+	user, passwordFile      string
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
 	strict                  bool
@@ -47,6 +56,8 @@ func (c *connection) define(fs *flag.FlagSet) {
 	}
 	fs.StringVar(&c.nodes, "nodes", c.nodes, "the masters: `LIST` of host:port or URLs, separated by commas (or "+nodesVariable+")")
 	fs.StringVar(&c.nodesFile, "nodes-file", c.nodesFile, "the masters, one a line, from `FILE`: passwords stay out of ps")
+	fs.StringVar(&c.user, "user", c.user, "the `NAME` of the user on nodes whose URL has none (or "+userVariable+")")
+	fs.StringVar(&c.passwordFile, "password-file", c.passwordFile, "its password, from `FILE`, which each dial reads again (or "+passwordVariable+")")
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	cli.DurationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
@@ -124,6 +135,10 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
+	ask, err := c.credentials(a.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	s := &session{outside: map[string]bool{}, warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
@@ -135,7 +150,8 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 		// As redlock.Open treats its clients: a hung node must not hold a command up.
 		node.Harden(o, c.timeout())
 		node.Listen(o)
-		secured = secure(o, config) || secured
+		err = errors.Join(err, c.identify(o, ask))
+		secured = c.certificates.secure(o, config) || secured
 		if change != nil {
 			change(i, o)
 		}
@@ -357,15 +373,63 @@ func (c *certificates) config() (*tls.Config, error) {
 }
 
 // secure gives a client its settings, if it speaks TLS, and tells whether it does. The
-// server's name stays the URL's: each node's certificate is checked for its own host.
-func secure(o *redis.Options, config *tls.Config) bool {
+// server's name stays the URL's: each node's certificate is checked for its own host. Each
+// dial reads the files again, since certificates are renewed while a lead lasts for weeks. A
+// dial between the renewal of one file and that of the next has the last ones that fit.
+func (c *certificates) secure(o *redis.Options, config *tls.Config) bool {
 	if config == nil || o.TLSConfig == nil {
 		return false
 	}
 	host := o.TLSConfig.ServerName
-	o.TLSConfig = config.Clone()
+	var last atomic.Pointer[tls.Config]
+	last.Store(config)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if config, err := c.config(); err == nil {
+			last.Store(config)
+		}
+		own := last.Load().Clone()
+		own.ServerName = host
+		return redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: own})(ctx, network, addr)
+	}
+	o.TLSConfig = config.Clone() // for what speaks to the node without a dial of the pool's
 	o.TLSConfig.ServerName = host
 	return true
+}
+
+// credentials asks the flags or the variables, at each dial; nil if they give none.
+func (c *connection) credentials(getenv func(string) string) (func(context.Context) (user, password string, err error), error) {
+	user, text := cmp.Or(c.user, getenv(userVariable)), getenv(passwordVariable)
+	ask := func(context.Context) (string, string, error) {
+		if c.passwordFile == "" {
+			return user, text, nil
+		}
+		read, err := os.ReadFile(c.passwordFile)
+		if err != nil {
+			return "", "", configuration("--password-file: %w", err)
+		}
+		return user, strings.TrimRight(string(read), "\r\n"), nil
+	}
+	_, password, err := ask(context.Background())
+	switch {
+	case err != nil:
+		return nil, err
+	case password == "" && (user != "" || c.passwordFile != ""):
+		return nil, configuration("no password for the user %q: give it by --password-file, or %s", user, passwordVariable)
+	case password == "":
+		return nil, nil //nolint:nilnil // no settings are no fault
+	}
+	return ask, nil
+}
+
+// identify gives them to a client. A URL's own outrank the variables; beside flags they are
+// refused, as one of the two would be ignored.
+func (c *connection) identify(o *redis.Options, ask func(context.Context) (user, password string, err error)) error {
+	if o.Username == "" && o.Password == "" {
+		node.Identify(o, ask)
+	} else if c.user != "" || c.passwordFile != "" {
+		return cli.Usagef("the URL of %s has a user or a password: leave that out, or --user and --password-file", o.Addr)
+	}
+	return nil
 }
 
 // readNodes reads a file of nodes: one a line, "#" begins a comment. A file that can't be
@@ -397,12 +461,17 @@ const forOthers = 0o004
 // warnOfReaders warns of a password in a file that every user may read. ssh refuses such a
 // key file. Here a refusal could stop a job whose lock is needed, so the command goes on.
 func (a *app) warnOfReaders(urls []string) {
-	path := a.connection.nodesFile
-	if path == "" || runtime.GOOS == "windows" || !secret(urls) { // there the bits say nothing
+	if runtime.GOOS == "windows" { // there the bits say nothing
 		return
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&forOthers != 0 {
-		a.complain("warning: --nodes-file " + path + " has a password, and every user can read it: chmod o-r, or 600")
+	files := map[string]string{"--password-file": a.connection.passwordFile}
+	if secret(urls) {
+		files["--nodes-file"] = a.connection.nodesFile
+	}
+	for name, path := range files {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&forOthers != 0 {
+			a.complain("warning: " + name + " " + path + " has a password, and every user can read it: chmod o-r, or 600")
+		}
 	}
 }
 
