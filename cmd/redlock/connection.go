@@ -396,7 +396,10 @@ func (c *certificates) secure(o *redis.Options, config *tls.Config) bool {
 	return true
 }
 
-// credentials asks the flags or the variables, at each dial; nil if they give none.
+// credentials asks the flags or the variables, at each dial; nil if they give none. A secret
+// that an orchestrator mounts as a file changes there: the next connection has the new one,
+// and those that are open keep the old one, as the servers have it. An empty password is
+// refused at once, since a file that is empty by mistake would mean the default user.
 func (c *connection) credentials(getenv func(string) string) (func(context.Context) (user, password string, err error), error) {
 	user, text := cmp.Or(c.user, getenv(userVariable)), getenv(passwordVariable)
 	ask := func(context.Context) (string, string, error) {

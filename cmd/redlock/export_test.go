@@ -70,7 +70,7 @@ func Version(version string, settings map[string]string) string {
 func Shapes() map[string]any {
 	return map[string]any{
 		"Messages": cli.Message{}, "Events of exec, lead and hold": event{}, "status": keyStatus{}, "observe": observed{},
-		"nodes, and each nodes command": clusterShows{}, "doctor": reportShows{}, "revoke": revokeShows{},
+		"nodes, and each nodes command": clusterShows{}, "nodes acl": aclShows{}, "doctor": reportShows{}, "revoke": revokeShows{},
 		"release": removals{}, "bench": phaseShows{}, "version": build{},
 	}
 }

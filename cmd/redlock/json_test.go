@@ -40,6 +40,7 @@ func TestTheJSONIsAsThePageSays(t *testing.T) {
 		{"release slots --force --yes", "release"},
 		{"bench --duration 50ms", "bench"},
 		{"version", "version"},
+		{"nodes acl --for lock,wait", "nodes acl"},
 		{"exec --also b a true", "Events of exec, lead and hold"},
 		{"exec --limit 2 c true", "Events of exec, lead and hold"},
 		{"hold --shared --max-hold 100ms d", "Events of exec, lead and hold"},

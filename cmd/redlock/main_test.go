@@ -169,7 +169,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes join", "nodes admit", "nodes retire", "nodes lower", "nodes add", "nodes shrink", "nodes settle", "doctor", "revoke", "release", "bench", "version"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes acl", "nodes join", "nodes admit", "nodes retire", "nodes lower", "nodes add", "nodes shrink", "nodes settle", "doctor", "revoke", "release", "bench", "version"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
