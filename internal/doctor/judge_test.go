@@ -454,3 +454,29 @@ func TestANodeHasAnsweredThatAnswersAnyQuestion(t *testing.T) {
 		}
 	}
 }
+
+// FuzzInfo: no matter what a node says to INFO and CONFIG GET, it is judged, and each finding is
+// of a node that there is and says what was seen.
+func FuzzInfo(f *testing.F) {
+	for _, text := range []string{
+		"", "run_id:x\r\nrole:slave\r\n", "redis_version:7.99999999999999999999.0\r\n", "valkey_version:-1.-1\r\nredis_mode:cluster\r\ncluster_enabled:1",
+		"maxmemory:99999999999999999999999\r\nused_memory:-1\r\nmaxmemory_policy:\r\n", ":\r\n::\r\nrole:master\r\nconnected_slaves:x\r\n", "aof_enabled:0\nloading:1\nio_threads_active:\x00",
+	} {
+		f.Add(text, text)
+	}
+	f.Fuzz(func(t *testing.T, text, setting string) {
+		r := reportWith(func(_ *doctor, e *exam) {
+			q := ask(t.Context(), "INFO")
+			q.SetVal(text)
+			e.readInfo(q)
+			for _, name := range configs {
+				e.config[name] = setting
+			}
+		})
+		for _, finding := range r.Findings {
+			if finding.Node < -1 || finding.Node > 4 || finding.What == "" || finding.Code == "" {
+				t.Fatalf("got %q of node %d", finding.What, finding.Node)
+			}
+		}
+	})
+}

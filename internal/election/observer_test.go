@@ -98,3 +98,17 @@ func TestWhatIsToldIsAsOldAsTheOldestLook(t *testing.T) {
 		})
 	}
 }
+
+// FuzzParseHint: no matter what comes on a channel, what is taken for a hint is written as it
+// was read.
+func FuzzParseHint(f *testing.F) {
+	for _, message := range []string{"", "7", "7 ", "7 web-1/x y", "0 o", "9007199254740992 o", "-1 o"} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		h, ok := election.ParseHint(message)
+		if again, same := election.ParseHint(h.String()); ok && (!same || again != h || h.Token > quorum.MaxToken) || !ok && h != (election.Hint{}) {
+			t.Fatalf("ParseHint(%q): got %+v, %t; and %+v of that", message, h, ok, again)
+		}
+	})
+}

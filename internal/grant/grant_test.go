@@ -215,3 +215,17 @@ func TestCalls(t *testing.T) {
 		t.Errorf("%d of 320 hand-overs call; want 10", n)
 	}
 }
+
+// FuzzParsePush: no matter what comes on a channel, it is a push whose token can be one, or a
+// call for the name that it is.
+func FuzzParsePush(f *testing.F) {
+	for _, message := range []string{"", "orders/42", "redlock:push\n", "redlock:push\ne1\n41\n-5\no\norders\n42", "redlock:push\n\n1\n+9223372036854775808\n\n"} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		p, ok := grant.ParsePush(message)
+		if ok && (p.Token == 0 || p.Token > quorum.MaxToken) || !ok && p != (grant.Push{}) {
+			t.Fatalf("ParsePush(%q): got %+v, %t", message, p, ok)
+		}
+	})
+}

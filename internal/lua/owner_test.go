@@ -78,3 +78,23 @@ func TestAMarkIsKnownByItsForm(t *testing.T) {
 		}
 	}
 }
+
+// FuzzOwner: no matter what stands under a key, only a revocable hold of ours has a Locker to
+// ask, and it alone loses a mark.
+func FuzzOwner(f *testing.F) {
+	id := "AAAAAAAAAAAAAAAAAAAAAA"
+	for _, owner := range []string{"", random, "x" + random, lua.RevocationMark(id) + random, "web-1/" + lua.RevocationMark(id) + lua.ValueLabel("v") + random, "#9#" + random, "~~" + random} {
+		f.Add(owner)
+	}
+	f.Fuzz(func(t *testing.T, owner string) {
+		of, revocable := lua.LockerOf(owner)
+		plain := lua.Unmarked(owner)
+		if revocable != (plain != owner) || revocable && len(owner)-len(plain) != len(lua.RevocationMark(of)) {
+			t.Fatalf("%q: got the Locker %q, %t, and %q without its mark", owner, of, revocable, plain)
+		}
+		value, ours := lua.ValueOf(owner)
+		if without, same := lua.ValueOf(plain); ours != same || len(without) > len(value) {
+			t.Fatalf("%q: got the value %q, %t; and %q, %t without its mark", owner, value, ours, without, same)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -155,7 +156,7 @@ func (s *Subscription) listen(ctx context.Context) {
 	asked := false
 	limit := DialShare * s.node.Timeout // for the first message, which says that it is up
 	for ctx.Err() == nil {
-		message, err := p.ReceiveTimeout(once, limit)
+		message, err := receive(once, p, limit)
 		var timeout net.Error
 		switch {
 		case err == nil:
@@ -182,6 +183,19 @@ func (s *Subscription) listen(ctx context.Context) {
 			s.heard(s.node.Index, m.Channel, m.Payload)
 		}
 	}
+}
+
+// receive is ReceiveTimeout, which panics at a push that is empty or has no string where one
+// belongs. No Redis server sends that, so the connection has failed. Unlike a panic in a call,
+// this one would be of a goroutine that is ours: no program could recover from it, and one
+// server that is broken would end all clients.
+func receive(ctx context.Context, p *redis.PubSub, limit time.Duration) (message any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("its push can't be read: %v", cause)
+		}
+	}()
+	return p.ReceiveTimeout(ctx, limit)
 }
 
 // subscribe connects, and subscribes to all channels. From then on Add and Drop send

@@ -48,3 +48,15 @@ func TestEveryReplyToAnAcquireIsOneVote(t *testing.T) {
 		})
 	}
 }
+
+// FuzzInfoField: no matter what INFO says, a field is a part of one line of it.
+func FuzzInfoField(f *testing.F) {
+	for _, info := range []string{"", "\nrun_id:", "# Server\r\nrun_id:x\r\n", "\nrun_id:a\nrun_id:b\r\n", "run_id:x\r\n"} {
+		f.Add(info)
+	}
+	f.Fuzz(func(t *testing.T, info string) {
+		if got := node.InfoField(info, "run_id"); strings.Contains(got, "\r\n") || !strings.Contains(info, "\nrun_id:"+got) && got != "" {
+			t.Fatalf("of %q: got %q", info, got)
+		}
+	})
+}

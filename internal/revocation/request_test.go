@@ -6,6 +6,18 @@ import (
 	"github.com/quorumkit/redlock/internal/revocation"
 )
 
+// FuzzParse: what is taken for a message is one that this library writes.
+func FuzzParse(f *testing.F) {
+	for _, message := range []string{"", "revoke", "revoke ", "revoke o", " revoke o", "revoke revoke o"} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		if owner, ok := revocation.Parse(message); ok && (owner == "" || revocation.Message(owner) != message) {
+			t.Fatalf("Parse(%q): got %q", message, owner)
+		}
+	})
+}
+
 // Two readings in a row that each show somebody who can't be asked end a request, also
 // where it is another one in the second; others between them begin that anew.
 func TestTwoReadingsOfWhoCantBeAskedEndARequest(t *testing.T) {
