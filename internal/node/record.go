@@ -261,6 +261,9 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		}
 		// HMGET, since the user has the right to it anyway.
 		record, err := tx.HMGet(ctx, lua.NodeKey, "epoch").Result()
+		if err == nil && len(record) != 1 {
+			err = ErrNoReply
+		}
 		if err != nil {
 			return err
 		}
