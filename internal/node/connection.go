@@ -68,6 +68,8 @@ func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t
 	// client sends each flush over its pool.
 	bounded, looks, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.Options()
 	c.calls, c.looks, c.keeps = bounded, looks, o.PoolSize > 1 && o.MaxActiveConns != 1
+	bounded.AddHook(careful{})
+	looks.AddHook(careful{})
 	if o.MaxActiveConns > 0 {
 		// Half the node timeout: a command that waits in vain for a connection fails while its
 		// round is still open, and is known not to have been sent.

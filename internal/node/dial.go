@@ -293,3 +293,42 @@ func (t *turnstile) pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// careful makes an error of a reply that go-redis panics at, as it does where a list is of -1
+// items. Most calls are made by goroutines of ours, which no program can recover for: one
+// broken server would end all clients. go-redis has closed the connection by then.
+type careful struct{}
+
+// DialHook changes nothing: what a dial says is read by a call as well.
+func (careful) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook is for one command.
+func (careful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) (err error) {
+		defer spare(&err, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook is for several, of which some may have had their replies.
+func (careful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) (err error) {
+		defer spare(&err, cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// spare is deferred: it makes an error of a panic, also of the commands that have none. What
+// was sent may have been carried out, as with any reply that is lost.
+func spare(err *error, cmds ...redis.Cmder) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	*err = fmt.Errorf("what it says can't be read: %v", cause)
+	for _, cmd := range cmds {
+		if cmd.Err() == nil {
+			cmd.SetErr(*err)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -186,15 +185,10 @@ func (s *Subscription) listen(ctx context.Context) {
 }
 
 // receive is ReceiveTimeout, which panics at a push that is empty or has no string where one
-// belongs. No Redis server sends that, so the connection has failed. Unlike a panic in a call,
-// this one would be of a goroutine that is ours: no program could recover from it, and one
-// server that is broken would end all clients.
+// belongs (careful does the same for calls). No Redis server sends that, so the connection has
+// failed.
 func receive(ctx context.Context, p *redis.PubSub, limit time.Duration) (message any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("its push can't be read: %v", cause)
-		}
-	}()
+	defer spare(&err)
 	return p.ReceiveTimeout(ctx, limit)
 }
 
