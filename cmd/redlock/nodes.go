@@ -217,7 +217,8 @@ func strictWords(status redlock.ClusterStatus) string {
 	}
 }
 
-// listWords says of which generation the list of nodes is, once it was changed: which nodes are
+// listWords is empty for a cluster whose list was never changed, as most are. Else it says of
+// which generation the list of nodes is, once it was changed: which nodes are
 // behind, that a change has begun, and the list itself where this client has another.
 func listWords(status redlock.ClusterStatus, names []string) string {
 	var behind []string
@@ -355,8 +356,7 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 	return &cli.StatusError{Code: exitConfig, Cause: err}
 }
 
-// retire finds the node and makes it abstain. It takes the address or the name: with
-// --node-names, a list shows names, while an operator knows the address.
+// retire finds the node and makes it abstain.
 func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
 	which := s.find(name)
 	if which < 0 {
@@ -496,7 +496,10 @@ does that too. It takes the longest lease, and finishes a change that was begun.
 }
 
 // changing is a command that changes the list. It needs no --yes: nothing is believed that it
-// could not check, but that the list of nodes is the cluster's.
+// could not check, but that the list of nodes is the cluster's. A signal, or --timeout, ends
+// it where it is. What was begun stays begun: clients of the list before the last get no
+// vote until somebody runs it again, or changes the list in another way, while clients of
+// the list itself go on as if nothing had been begun.
 func (a *app) changing(verb string, takes int, do func(context.Context, *redlock.Cluster, string, redlock.ChangeOptions) error) func(*flag.FlagSet) cli.Action {
 	return func(fs *flag.FlagSet) cli.Action {
 		dry := fs.Bool("dry-run", false, "say whether it can be done, and change nothing")
@@ -552,7 +555,8 @@ func progressWords(verb string, p redlock.ChangeProgress) string {
 	return text
 }
 
-// find is the index of the node with this name, or address; -1: there is none.
+// find is the index of the node with this name, or address, or -1 if there is none. With
+// --node-names a list shows names, while an operator knows the address.
 func (s *session) find(name string) int {
 	for i, n := range s.names {
 		if n == name || s.clients[i].Options().Addr == name {

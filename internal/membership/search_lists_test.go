@@ -111,12 +111,24 @@ var slips = []struct {
 	{"no ballots", slipBallots, 1500, eager},
 	{"two nodes at once", slipByTwo, 1500, five},
 	{"a blank node votes at once", slipAtOnce, 1500, five},
-	{"settling keeps the epoch", slipEpoch, 1500, five},
+	{"settling keeps the epoch", slipEpoch, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		settledSecond(sys, s, 0)
+		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.life}
+		s.lockers[0].at[0].acquire, s.lockers[0].at[1].acquire = true, true
+	})},
 	{"putting in force keeps the epoch", slipForceEpoch, 1500, five},
-	{"no pause", slipPause, 20_000, heldByFirst},
+	{"no pause", slipPause, 20_000, begun(heldByFirst)},
 	{"no base", slipBase, 20_000, countedByFirst},
 	{"a joiner counts one list", slipOneList, 20_000, forgottenByOne},
-	{"a joiner reads before its wait", slipReads, 1500, five},
+	{"a joiner reads before its wait", slipReads, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		rejoining(sys, s, 1, 0b00111)
+		for n := range uint8(3) {
+			sys.look(&s.agents[2], &s.seats[n], n)
+			s.agents[2].seen[n].age = sys.life
+		}
+		s.agents[2].waits[1].age = sys.life
+		s.best, s.seats[0].node.Stripes[0] = 1, 1 // a lock that b had granted, before it forgot
+	})},
 	{"nothing is accepted", slipAccept, 1500, eager},
 	{"one fewer than a quorum accepts", slipFewAccept, 10_000, begun(overtaken)},
 	{"the lowest ballot's proposal", slipLowest, 10_000, begun(decided)},
@@ -173,27 +185,27 @@ func secondList(s *changeState, first, next list) {
 	}
 }
 
-// heldByFirst is where a client of the first of two lists holds the lock on two nodes, and
-// an operator has settled the second.
-func heldByFirst() *changeSystem {
-	sys := eager()
-	sys.start = func(s *changeState) {
-		secondList(s, 0b00111, 0b01111)
-		s.lockers[0] = lockerOf{list: 0b00111, phase: held, left: sys.life, token: 1}
-		s.best = 1
-		for n := range 2 {
-			s.seats[n].node.Stripes[0], s.seats[n].node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+// settledSecond is where an operator has settled the second list, and waits.
+func settledSecond(sys *changeSystem, s *changeState, left uint8) {
+	secondList(s, 0b00111, 0b01111)
+	k := &s.agents[0]
+	k.list, k.op = 0b01111, attempt{on: true, gen: 1, from: 0b01111, wanted: 0b01110, to: 0b01110, ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
+	for n := range uint8(4) {
+		if n > 0 {
+			s.seats[n].settledBy(1, 1, 0, 0)
 		}
-		k := &s.agents[0]
-		k.list, k.tags, k.op = 0b01111, 1, attempt{on: true, gen: 1, from: 0b01111, wanted: 0b01110, to: 0b01110, ballot: 1, began: 1, left: 1 + sys.life, largest: 1, tag: 1}
-		for n := range uint8(4) {
-			if v := &s.seats[n]; n > 0 {
-				v.settled, v.ballot, v.settler, v.node.Epoch, v.epochs = true, 1, 1, 2, 2
-			}
-			sys.look(k, &s.seats[n], n)
-		}
+		sys.look(k, &s.seats[n], n)
 	}
-	return sys
+}
+
+// heldByFirst is that where a client of the first list holds the lock on two nodes.
+func heldByFirst(sys *changeSystem, s *changeState) {
+	settledSecond(sys, s, sys.life)
+	s.lockers[0] = lockerOf{list: 0b00111, phase: held, left: sys.life, token: 1}
+	s.best = 1
+	for n := range 2 {
+		s.seats[n].node.Stripes[0], s.seats[n].node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.life)}
+	}
 }
 
 // countedByFirst is where two nodes have numbers, of the first list's locks, that the

@@ -131,8 +131,11 @@ func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 	return Explain(err)
 }
 
-// act is Do with the client's own errors. An epoch is drawn anew for each installation: it
-// must be one that no vote was ever sent with.
+// act is Do with the client's own errors. An epoch is drawn anew for each installation, and
+// for each list that is put in force: it must be one that no vote was ever sent with. That of
+// a settling comes with the plan, since the operator knows by it whether the settling stands.
+// What a change does is bound to the epoch that was read: on a node that forgot, or that
+// another operator settled meanwhile, it does nothing.
 func (n *Node) act(ctx context.Context, p membership.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
