@@ -116,7 +116,14 @@ var slips = []struct {
 		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.life}
 		s.lockers[0].at[0].acquire, s.lockers[0].at[1].acquire = true, true
 	})},
-	{"putting in force keeps the epoch", slipForceEpoch, 1500, five},
+	{"putting in force keeps the epoch", slipForceEpoch, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		secondList(s, 0b00111, 0b01111)
+		for n := uint8(1); n < 4; n++ {
+			sys.run(s, n, forcing(&s.seats[n], 3, 0b01110, 0b01111))
+		}
+		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.life}
+		s.lockers[0].at[0].acquire, s.lockers[0].at[2].acquire = true, true
+	})},
 	{"no pause", slipPause, 20_000, begun(heldByFirst)},
 	{"no base", slipBase, 20_000, countedByFirst},
 	{"a joiner counts one list", slipOneList, 20_000, forgottenByOne},
