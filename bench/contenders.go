@@ -470,20 +470,14 @@ func (n *floorNode) encode() {
 		w := &a[0].words
 		n.call("EVALSHA", lua.AcquireScript.Hash, "2", w[wordKey], lua.NodeKey, w[wordOwner], floorLife, w[wordHint], w[wordStripe], n.epoch)
 	} else if len(a) > 1 {
+		own, stripes := "", column(a, wordStripe)
+		if slices.Sort(stripes); len(slices.Compact(stripes)) == len(a) {
+			own = "1" // no two share a stripe
+		}
 		n.call(slices.Concat(
 			[]string{"EVALSHA", lua.AcquireBatchScript.Hash, strconv.Itoa(1 + len(a)), lua.NodeKey}, column(a, wordKey),
-			[]string{n.epoch, ownStripes(a)}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{floorLife}, len(a)), column(a, wordHint))...)
+			[]string{n.epoch, own}, column(a, wordStripe), column(a, wordOwner), slices.Repeat([]string{floorLife}, len(a)), column(a, wordHint))...)
 	}
-}
-
-// ownStripes is "1" if no two of the locks share a stripe.
-func ownStripes(locks []*floorLock) string {
-	stripes := column(locks, wordStripe)
-	slices.Sort(stripes)
-	if len(slices.Compact(stripes)) < len(locks) {
-		return ""
-	}
-	return "1"
 }
 
 func column(locks []*floorLock, word int) []string {

@@ -165,8 +165,7 @@ var scriptMutants = []way{
 		name: "a tombstone too short", takes: "a tombstone lasts a tenth of a lease",
 		by: "./internal/lua TestWhatEachScriptRefuses",
 		edits: []edit{
-			script("release", "redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])", "redis.call('SET', KEYS[2], '1', 'PX', string.format('%.0f', math.ceil(tonumber(ARGV[2]) / 10)))"),
-			script("release_batch", "call('SET', KEYS[i], '1', 'PX', ARGV[1 + i])", "call('SET', KEYS[i], '1', 'PX', string.format('%.0f', math.ceil(tonumber(ARGV[1 + i]) / 10)))"),
+			script("tombstone", "redis.call('SET', mark, '1', 'PX', life)", "redis.call('SET', mark, '1', 'PX', string.format('%.0f', math.ceil(tonumber(life) / 10)))"),
 		},
 	},
 	// Shared holds and slots.
