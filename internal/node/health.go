@@ -225,8 +225,10 @@ func (n *writer) readsClock() bool {
 	return c != nil && c.replies() > 0 && !n.unreadable
 }
 
-// takeReadings takes the readings out of the replies. That of the last call that may grant is
-// taken in where the batch has no TIME (alone).
+// takeReadings takes the readings out of the replies, so that what settles the votes finds the
+// integers that it asked for and nothing behind them. That of the last call that may grant is
+// taken in where the batch has no TIME (alone), before a grant is counted: a step that it
+// shows takes the grants of its batch along.
 func (n *writer) takeReadings(alone bool) {
 	b := &n.batch
 	last := b.lastGranter()
