@@ -52,6 +52,7 @@ var workloads = []workload{
 	{"primitives", (*run).primitives},
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
+	{"growth", (*run).growth},
 	{"idle", (*run).idle},
 	{"held", (*run).heldIdle},
 }
