@@ -97,13 +97,9 @@ func (sys *system) finds(s *state, p uint8) {
 		return
 	}
 	a := sys.attemptOf(s, p)
-	asked := a.Told | a.Out
-	if sys.makes(raisesUntold) && me.handed != scriptmodel.Nobody { // it remembers nobody as told
-		asked = a.Sent
-	}
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		if !l.expects && tell&(1<<n) != 0 && asked&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
+		if !l.expects && tell&(1<<n) != 0 && (a.Told|a.Out)&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
 			a.Ask(1 << n)
 			a.Told |= 1 << n
 			l.send(message{kind: sendAsk, owner: me.owner, place: me.place, reading: s.now})
