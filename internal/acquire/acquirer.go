@@ -222,13 +222,10 @@ func (a *base) lastSlot(key string) int {
 
 // calls tells whether a release calls the first waiter instead of granting (grant.Calls).
 func (a *base) calls(key string) bool {
-	return grant.Calls(a.handed[stripeOf(key)].Add(1)-1, a.foreign(key))
-}
-
-// foreign tells whether a holder of key was seen within the last lease whose value is not ours.
-func (a *base) foreign(key string) bool {
-	at := a.foreignOn[stripeOf(key)].Load()
-	return at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL
+	s := stripeOf(key)
+	at := a.foreignOn[s].Load()
+	foreign := at != 0 && a.Clock.Early().Sub(clock.Instant(at)) < a.TTL
+	return grant.Calls(a.handed[s].Add(1)-1, foreign)
 }
 
 // newClaim is a fresh attempt: its owner value was never used before. label is the

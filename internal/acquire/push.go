@@ -17,8 +17,8 @@ import (
 type alone struct{ *acquisition }
 
 // try makes the attempt that is due. A lock that was handed on is taken. Where nobody was seen
-// to wait, the first attempt is a plain one. Else it joins the line. Who takes no pushes, or
-// waits for a holder that wakes nobody, asks for a ticket, and then by the place that it gives.
+// to wait, the first attempt is a plain one. Else it asks for a ticket, and then by the place
+// that the ticket gives.
 func (acq alone) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
 	position := acq.a.Queue.Position(acq.name)
 	switch {
@@ -44,11 +44,7 @@ func (acq alone) try(ctx context.Context, given *queue.Transfer) (Success, inter
 	if f := acq.enterLine(ctx); f != nil {
 		return Success{}, atOnce, f
 	}
-	switch {
-	case position != quorum.NoTicket:
-	case acq.terms.acceptsPushes() && !acq.a.foreign(acq.name.Key):
-		return acq.joinLine(ctx)
-	default:
+	if position == quorum.NoTicket {
 		return acq.askPlace(ctx)
 	}
 	acq.recallFirst()
@@ -71,32 +67,6 @@ func (acq alone) askPlace(ctx context.Context) (Success, interval, *Failure) {
 		return Success{}, atOnce, f
 	}
 	return Success{}, afterPause, f
-}
-
-// joinLine makes the attempt that stands in line as soon as the nodes have answered: each puts
-// it behind all who wait there, or grants it. It goes on by the place that a quorum says.
-func (acq alone) joinLine(ctx context.Context) (Success, interval, *Failure) {
-	if !acq.a.Enter() {
-		return Success{}, atOnce, acq.a.attempts.ended(acq.name.Key, fault.ErrClosed)
-	}
-	start := acq.a.Clock.Start()
-	claim := acq.a.newClaim(acq.name.Key, acq.terms.TTL, acq.terms.Label, start, acq.floor)
-	r := round.New(claim, len(acq.a.Nodes), start, acq.waiter.Ready())
-	r.Asks = &round.Asks{Heard: make([]quorum.Hearing, len(acq.a.Nodes))}
-	r.Join(acq.a.Hints.Place())
-	acq.open = r
-	acq.a.Queue.Stand(acq.name, quorum.NoTicket)
-	acq.a.Queue.Open(acq.name, r)
-	acq.ask(r, 1<<len(acq.a.Nodes)-1)
-	g, f := acq.stand(ctx, quorum.NoTicket)
-	switch {
-	case acq.a.Queue.Position(acq.name) != quorum.NoTicket:
-		return g, untilCalled, f
-	case acq.a.foreign(acq.name.Key): // it asks for a ticket
-		return g, atOnce, f
-	default:
-		return g, afterPause, f
-	}
 }
 
 // stand makes the attempt by the place in line that releases may grant, or goes on with

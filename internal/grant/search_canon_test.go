@@ -77,7 +77,6 @@ func (sys *system) numbers(s *state, yield func(*number)) {
 	for p := range sys.processes {
 		yield(&s.processes[p].place)
 		yield(&s.processes[p].token)
-		yield(&s.processes[p].had)
 	}
 	for n := range sys.nodes {
 		c := &s.columns[n]

@@ -25,36 +25,6 @@ func (sys *system) stands(s *state, p, n uint8, r answer) {
 		sys.take(a, n, r.token, sys.from(s, n, p, r.reading, grantLife))
 		sys.keep(s, p, a)
 	}
-	sys.placedThere(s, p)
-}
-
-// joined takes in the reply to a join.
-func (sys *system) joined(s *state, p, n uint8, r answer) {
-	me, l := &s.processes[p], &s.columns[n].links[p]
-	if r.outcome == quorum.Granted {
-		l.has = r.owner
-	}
-	if !l.expects || r.owner != me.owner || me.phase != inLine && me.phase != raising {
-		return // of an earlier attempt
-	}
-	l.expects, l.said, l.place, l.token = false, r.ticket != 0 || r.token != 0, r.ticket, r.token
-	a := sys.attemptOf(s, p)
-	a.Answered(int(n))
-	if r.outcome == quorum.Granted {
-		sys.take(a, n, r.token, sys.from(s, n, p, r.reading, askLife))
-	} else {
-		if sys.makes(refusalUndoes) {
-			a.Votes[n] = quorum.Vote{}
-		}
-		a.Refused(int(n), r.outcome)
-	}
-	sys.keep(s, p, a)
-	sys.placedThere(s, p)
-}
-
-// placedThere goes on once a node has said the process's place there.
-func (sys *system) placedThere(s *state, p uint8) {
-	me := &s.processes[p]
 	if step, _, _ := sys.attemptOf(s, p).Next(); me.phase == inLine && step != grant.Hold && !sys.makes(raisesUntold) {
 		sys.finds(s, p)
 	}
@@ -99,7 +69,7 @@ func (sys *system) finds(s *state, p uint8) {
 	a := sys.attemptOf(s, p)
 	for n := range sys.nodes {
 		l := &s.columns[n].links[p]
-		if !l.expects && tell&(1<<n) != 0 && (a.Told|a.Out)&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
+		if !l.expects && tell&(1<<n) != 0 && a.Sent&(1<<n) == 0 && int64(l.place) != place && int64(l.token) < place {
 			a.Ask(1 << n)
 			a.Told |= 1 << n
 			l.send(message{kind: sendAsk, owner: me.owner, place: me.place, reading: s.now})
@@ -134,7 +104,6 @@ func (sys *system) pushed(s *state, p, n uint8, t told) {
 		sys.keep(s, p, a)
 		sys.drive(s, p)
 	case open && sys.makes(endedPushIgnored):
-	case t.owner == me.was && t.token <= me.had: // it brought the hold that is over: the release follows it
 	default:
 		sys.called(s, p, n)
 	}

@@ -24,7 +24,7 @@ func (sys *system) execute(s *state, p, n uint8, m message, heard bool) (a answe
 	case sendTry:
 		reply := sys.try(s, n, m)
 		a.outcome, a.token = outcomeOf(reply), number(max(reply, 0))
-	case sendTicket, sendJoin, sendAsk:
+	case sendTicket, sendAsk:
 		ask := scriptmodel.AskIn{
 			Ask: scriptmodel.Ask{
 				Acquire: scriptmodel.Acquire{Owner: m.owner, Life: sys.life(askLife), Hint: m.number, Epoch: epoch},
@@ -32,16 +32,13 @@ func (sys *system) execute(s *state, p, n uint8, m message, heard bool) (a answe
 			},
 			Push: sys.takesPushes(p), Reading: m.reading, Flaw: sys.flaw,
 		}
-		if m.kind == sendJoin {
-			ask.Place, ask.Floor = 0, m.place
-		}
 		reply, more := node.AskIn(s.now, ask)
 		a.outcome = outcomeOf(reply)
 		if reply > 0 {
 			a.token = number(reply)
 		}
-		if reply < 0 && (m.kind == sendJoin || m.place == 0) {
-			a.ticket = number(max(more, -more))
+		if reply < 0 && m.place == 0 {
+			a.ticket = number(more)
 		}
 	case sendRaise:
 		reply := node.Raise(scriptmodel.Raise{Owner: m.owner, Token: m.number, Epoch: epoch}, sys.flaw)

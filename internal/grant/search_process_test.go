@@ -60,7 +60,7 @@ func (sys *system) standsOn(c *column, p uint8, me *process) bool {
 	return there && l.bits&2 == 0 && !l.expects
 }
 
-// begin asks all nodes for a place. Who takes pushes stands there as soon as they say one.
+// begin asks all nodes for a place.
 func (sys *system) begin(s *state, p uint8) {
 	me := &s.processes[p]
 	if me.phase == idle && (!sys.isStranger(p) || !sys.barges) {
@@ -75,23 +75,12 @@ func (sys *system) begin(s *state, p uint8) {
 	a.All = true
 	a.Ask(a.Unasked(sys.nodes))
 	sys.keep(s, p, a)
-	kind, least := sendTicket, number(1)
-	if sys.ahead { // by its clock
-		least = s.last + 2*number(p+1)
-	}
-	switch {
-	case sys.isStranger(p):
+	kind := sendTicket
+	if sys.isStranger(p) {
 		kind = sendTry
-	case sys.takesPushes(p): // it stands in line at once
-		kind, me.phase = sendJoin, inLine
 	}
 	for n := range sys.nodes {
-		s.columns[n].links[p].expects = kind == sendJoin
-		m := message{kind: kind, owner: me.owner, reading: s.now}
-		if kind == sendJoin {
-			m.place = least
-		}
-		s.columns[n].links[p].send(m)
+		s.columns[n].links[p].send(message{kind: kind, owner: me.owner, reading: s.now})
 	}
 }
 
@@ -236,12 +225,12 @@ func (sys *system) doubts(l *link, o owner) bool {
 		return true
 	}
 	for _, m := range l.sent {
-		if (m.kind == sendTicket || m.kind == sendJoin || m.kind == sendAsk || m.kind == sendTry || m.kind == sendReseed) && m.owner == o || (m.kind == sendHand || m.goneOut()) && m.next == o {
+		if (m.kind == sendTicket || m.kind == sendAsk || m.kind == sendTry || m.kind == sendReseed) && m.owner == o || (m.kind == sendHand || m.goneOut()) && m.next == o {
 			return true
 		}
 	}
 	for _, r := range l.replies {
-		if (r.kind == sendTicket || r.kind == sendJoin || r.kind == sendAsk || r.kind == sendTry || r.kind == sendReseed) && r.owner == o || (r.kind == sendHand || r.kind == sendPass) && r.next == o {
+		if (r.kind == sendTicket || r.kind == sendAsk || r.kind == sendTry || r.kind == sendReseed) && r.owner == o || (r.kind == sendHand || r.kind == sendPass) && r.next == o {
 			return true
 		}
 	}
@@ -279,7 +268,7 @@ func (sys *system) won(s *state, p uint8, t number) {
 	me.extend, me.stands = 0, uint8(grantedBy(a))
 	if !me.inside {
 		me.stood = scriptmodel.Nobody
-		if sys.takesPushes(p) {
+		if (me.place != 0 || me.handed != scriptmodel.Nobody) && sys.takesPushes(p) {
 			me.stood = me.owner
 		}
 	}
@@ -300,7 +289,7 @@ func (sys *system) handOver(s *state, p uint8, calls bool) {
 		}
 	}
 	stood, mode := me.stood, handsAs
-	if sys.isStranger(p) || sys.anew && stood == scriptmodel.Nobody && me.place == 0 {
+	if sys.isStranger(p) || sys.anew && me.place == 0 {
 		mode = handsOff
 	}
 	if calls {
@@ -308,7 +297,6 @@ func (sys *system) handOver(s *state, p uint8, calls bool) {
 	}
 	sys.forgetAttempt(s, p)
 	sys.forgetPlace(s, p)
-	me.was, me.had = stood, me.token
 	me.held, me.token, me.until, me.stood, me.inside = 0, 0, 0, scriptmodel.Nobody, false
 	calls = calls && next == scriptmodel.Nobody || sys.isCalled(p) && !sys.makes(handsByID)
 	if calls || next != scriptmodel.Nobody && !sys.hands(s, p, old) {
@@ -386,8 +374,6 @@ func (sys *system) replied(s *state, p, n uint8) {
 	switch r.kind {
 	case sendHand:
 		sys.stands(s, p, n, r)
-	case sendJoin:
-		sys.joined(s, p, n, r)
 	case sendPass:
 		sys.heardPass(s, p, n, r)
 	case sendExtend:

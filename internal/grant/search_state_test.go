@@ -31,7 +31,6 @@ type (
 const (
 	noMessage uint8 = iota
 	sendTicket
-	sendJoin
 	sendAsk
 	sendTry // of one that stands in no line
 	sendRaise
@@ -71,7 +70,7 @@ type answer struct {
 	next    owner
 	outcome quorum.Outcome // Pending: it is none
 	token   number         // granted; of a raise what the node has
-	ticket  number         // of a ticket, or the place that a hand or a join gave
+	ticket  number         // of a ticket, or the place that a hand gave
 	reading tick           // when it was asked
 	gone    bool           // of an extension: the key is not there
 }
@@ -97,7 +96,7 @@ type link struct {
 	granted number
 	until   tick
 	bits    uint8 // of the attempt: asked, out, hinted, told of its place
-	expects bool  // the reply that says the place is out: to a release, or to a join
+	expects bool  // the reply to a release is out
 	said    bool  // it has come
 	place   number
 	token   number // granted to the next owner
@@ -142,8 +141,6 @@ type process struct {
 	stood  owner  // of a lock: that with which the process stood in line, before it passed it on; Nobody: it did not
 	inside bool   // the attempt, or the lock, is passed on
 	handed owner  // that its last releases were of
-	was    owner  // with which it stood in line for its last hold
-	had    number // the token of that
 	stands uint8  // the nodes whose grants made it the holder, one bit each
 	ahead  uint8  // who stood on a quorum when it began, and waits still; a bit each
 }
@@ -248,9 +245,6 @@ func (sys *system) fresh(s *state, p uint8) owner {
 			if l.has == o {
 				l.has = scriptmodel.Nobody
 			}
-		}
-		if me := &s.processes[p]; me.was == o {
-			me.was = scriptmodel.Nobody
 		}
 		return o
 	}

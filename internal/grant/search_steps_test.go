@@ -96,7 +96,7 @@ func (sys *system) arrives(s *state, p, n uint8, yield yieldState) {
 		})
 	}
 	k := l.sent[0].kind
-	if s.unknown < sys.unknown && l.late.kind == noMessage && l.replies[0].kind == noMessage && (k == sendAsk || k == sendTicket || k == sendJoin || k == sendHand || k == sendPass || k == sendTry || k == sendExtend || k == sendReseed) {
+	if s.unknown < sys.unknown && l.late.kind == noMessage && l.replies[0].kind == noMessage && (k == sendAsk || k == sendTicket || k == sendHand || k == sendPass || k == sendTry || k == sendExtend || k == sendReseed) {
 		do(s, stepGiveUp, p, n, yield, func(next *state, l *link) {
 			next.unknown++
 			l.late = l.take()

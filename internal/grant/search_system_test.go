@@ -77,7 +77,6 @@ type system struct {
 	bumps     uint8 // counters that may move for another name
 	quiet     bool  // a holder's sign of life may end
 	still     bool  // nobody looks again after it has given something back
-	ahead     bool  // the clocks of some processes are, by which they say the least place where they join
 	lean      bool  // numbers that only grow are brought down
 	mistake   mistake
 	flaw      scriptmodel.Flaw

@@ -2,14 +2,11 @@
 -- KEYS[1]   redlock:node
 -- KEYS[2..] n resources, then their n redlock:dead:<owner value>
 -- ARGV      epoch, the waiting process's id, n stripes, n owners, n ttls (ms),
---           n hints, n positions: 0 asks for a ticket, -1 looks at no queue, and one below
---           joins the queue, at the place without the minus or behind all others; from a
---           process that accepts pushed grants, also its clock's reading (ms) and n flags:
---           1 accepts a push for this lock (who joins must), 0 does not
+--           n hints, n positions: 0 asks for a ticket, -1 looks at no queue; from a
+--           process that accepts pushed grants, also its clock's reading (ms) and n
+--           flags: 1 accepts a push for this lock, 0 does not
 -- returns 2n integers: n as acquire.lua's, then n details of a refusal:
 --   without a position: a ticket
---   joining: the place at which it stands here now, with a minus if it is the head; 0 if
---     it stands nowhere: its owner is dead, or the holder is foreign
 --   with one: 1 this process is the head here, plus 2 the holder is foreign
 --   and behind them the node's TIME, if the user may read it and the epoch is this one
 -- atomic as acquire.lua. Waiters are stored in
@@ -29,7 +26,7 @@
 -- A process that accepts pushes has an entry for each attempt, and only the entry with
 -- this owner is its own. Another entry of the process belongs to an attempt that has
 -- ended, and is dropped at the head. (A dead ask does not drop it: that ask comes late,
--- and the other entry is newer.) Who joins twice keeps the place: the second time comes late.
+-- and the other entry is newer.)
 -- An entry goes when it is granted. Its token is no lower than its position, even if a
 -- release granted it before; such a key gets its full lease here.
 local call, pcall, n = redis.call, redis.pcall, (#KEYS - 1) / 2
@@ -86,8 +83,6 @@ for i = 1, n do
   local key, stripe, owner = KEYS[1 + i], ARGV[2 + i], ARGV[2 + n + i]
   local hint, position = ARGV[2 + 3 * n + i], tonumber(ARGV[2 + 4 * n + i])
   local queue, ownEntry = 'redlock:queue:' .. key, ARGV[pushes + i] == '1' and id .. ' ' .. owner
-  local joins, floor = position < -1, -position
-  if joins then position = 0 end
   local c = last[stripe] or tonumber(rec[2 + i] or 0)
   if c < base then c = base end
   local val = call('MGET', key, KEYS[1 + n + i])
@@ -156,24 +151,12 @@ for i = 1, n do
   if reply <= -3 then
     if position > 0 then
       if not (ownEntry and val[2]) and livingHead(queue, ownEntry) == id and not sharerBefore(key, position) then detail = detail + 1 end
-    elseif not (joins and (detail == 2 or val[2])) then
-      local place = joins and tonumber(call('ZADD', queue, 'XX', 'INCR', '0', ownEntry) or nil)
-      if not place then
-        local top = tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0)
-        if top < c then top = c end
-        if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
-        if sharing then top = math.max(top, tonumber(call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2] or 0)) end
-        place = joins and math.max(top + 1, floor) or top + 1
-      end
-      detail = place
-      if joins and place >= 9007199254740991 then
-        detail = 0
-      elseif joins then
-        record(queue, string.format('%.0f', place), ownEntry)
-        if livingHead(queue, ownEntry) == id and not sharerBefore(key, place) then detail = -place end
-      end
     else
-      detail = 0
+      local top = tonumber(call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2] or 0)
+      if top < c then top = c end
+      if sharing == nil then sharing = call('EXISTS', 'redlock:sharing') == 1 end
+      if sharing then top = math.max(top, tonumber(call('ZRANGE', 'redlock:sharers:' .. key, '-1', '-1', 'WITHSCORES')[2] or 0)) end
+      detail = top + 1
     end
   end
   out[i], out[n + i] = reply, detail

@@ -54,34 +54,6 @@ var queueCases = []struct {
 		call: asks(ownerA, 50), reply: "[50 0]", shows: "key=" + ownerA + " 7=50",
 	},
 	{
-		name: "who joins is at the head where nobody waits, and says so", given: aHolds,
-		call: asks(ownerA, -2), reply: "[-600010 -41]", shows: "key=" + held + " 7=40" + entry(idA, ownerA, 41),
-	},
-	{
-		name: "who joins stands behind all others", given: aHolds + bWaits,
-		call: asks(ownerA, -2), reply: "[-600010 41]", shows: "key=" + held + " 7=40" + entry(idB, ownerB, 30) + entry(idA, ownerA, 41),
-	},
-	{
-		name: "or at its own place, where nobody stands there or behind", given: aHolds + bWaits,
-		call: asks(ownerA, -70), reply: "[-600010 70]", shows: "key=" + held + " 7=40" + entry(idB, ownerB, 30) + entry(idA, ownerA, 70),
-	},
-	{
-		name: "who joins twice keeps the place", given: aHolds + bWaits + "\nZADD,redlock:queue:name,25," + idA + ",25," + idA + " " + ownerA,
-		call: asks(ownerA, -2), reply: "[-600010 -25]", shows: "key=" + held + " 7=40" + entry(idA, ownerA, 25) + entry(idB, ownerB, 30),
-	},
-	{
-		name: "who joins a free name that another waits for stands behind", given: aHolds + bWaits + "\nDEL,name",
-		call: asks(ownerA, -2), reply: "[-3 41]", shows: "key= 7=40" + entry(idB, ownerB, 30) + entry(idA, ownerA, 41),
-	},
-	{
-		name: "who joins too late stands nowhere", given: aHolds + "\nSET,redlock:dead:" + ownerA + ",1,PX,10000",
-		call: asks(ownerA, -2), reply: "[-600010 0]", shows: "key=" + held + " 7=40",
-	},
-	{
-		name: "nor who joins behind a holder that wakes nobody", given: aHolds + "\nSET,name,foreign,PX,600000",
-		call: asks(ownerA, -2), reply: "[-600010 0]", shows: "key=foreign 7=40",
-	},
-	{
 		name: "what is granted is out of the line", given: aHolds + "\nDEL,name\nZADD,redlock:queue:name,50," + idA + ",50," + idA + " " + ownerA,
 		call: asks(ownerA, 50), reply: "[50 0]", shows: "key=" + ownerA + " 7=50",
 	},

@@ -48,11 +48,11 @@ var besideCases = []sharedCase{
 	{name: "who asks for a shared name is told its end, and that it is not foreign", given: bothDo, call: askAlone(60), reply: "[taken900 1]", shows: "#41 A@600 B@900 7=41 S!60 S!60"},
 	{name: "and is not the first behind one who waits to share", given: bothDo + sharers, call: askAlone(60), reply: "[taken900 0]", shows: "#41 A@600 B@900 7=41 S!60 S!60 Q&20 R&50"},
 	{name: "at the same place it is", given: bothDo + sharers, call: askAlone(20), reply: "[taken900 1]", shows: "#41 A@600 B@900 7=41 S!20 S!20 Q&20 R&50"},
-	{name: "who joins stands behind both lines", given: bothDo + sharers, call: askAlone(-2), reply: "[taken900 51]", shows: "#41 A@600 B@900 7=41 S!51 S!51 Q&20 R&50"},
+	{name: "its ticket is above both lines", given: bothDo + sharers, call: askAlone(0), reply: "[taken900 51]", shows: "#41 A@600 B@900 7=41 Q&20 R&50"},
 	{name: "late, it is not put in line", given: bothDo + "SET,redlock:dead:<C>,1,PX,10000", call: askAlone(60), reply: "[taken900 0]", shows: "#41 A@600 B@900 7=41"},
 	{name: "a free name is kept for one who waits to share it before", given: none + sharers, call: askAlone(21), reply: "[-3 0]", shows: "free 7=40 S!21 S!21 Q&20 R&50"},
 	{name: "not for one behind", given: none + sharers, call: askAlone(20), reply: "[41 0]", shows: "string 7=41 Q&20 R&50"},
-	{name: "without a place for any", given: none + sharers, call: askAlone(-2), reply: "[-3 51]", shows: "free 7=40 S!51 S!51 Q&20 R&50"},
+	{name: "without a place for any", given: none + sharers, call: askAlone(0), reply: "[-3 51]", shows: "free 7=40 Q&20 R&50"},
 	{name: "who looks at no queue has it", given: none + sharers, call: askAlone(-1), reply: "[41 0]", shows: "string 7=41 Q&20 R&50"},
 	{
 		name: "the dead are dropped", given: none + anybodyWaits + "SET,redlock:sharing,1\nZADD,redlock:sharers:name,20,Q",

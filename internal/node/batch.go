@@ -231,7 +231,6 @@ type Poll interface {
 type batch struct {
 	epoch   string        // to send with every vote
 	process string        // the id under which the Locker waits
-	node    int           // its number
 	at      clock.Instant // when it is sent; the lease of a claim that takes pushes counts from here
 	reading int64         // the same in ms: the sign of life
 

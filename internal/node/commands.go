@@ -72,7 +72,7 @@ func (s *reusable) shareCall(r *round.Round, b *batch) redis.Cmder {
 	c, a := r.Claim, s.shareArgs
 	a[4], a[5] = &c.Key, &c.Dead
 	a[6], a[7], a[8] = &b.epoch, &b.process, &b.reading
-	a[9], a[10], a[11], a[12] = &c.Stripe, &c.Owner, &c.TTL, r.Position(b.node)
+	a[9], a[10], a[11], a[12] = &c.Stripe, &c.Owner, &c.TTL, r.Position()
 	s.share.SetErr(nil)
 	s.share.SetVal(nil)
 	return s.share
@@ -184,7 +184,7 @@ func (b *batch) askCall(rounds []*round.Round) redis.Cmder {
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Hint })
-	b.column(rounds, func(r *round.Round) any { return r.Position(b.node) })
+	b.column(rounds, func(r *round.Round) any { return &r.Asks.Position })
 	if slices.ContainsFunc(rounds, func(r *round.Round) bool { return r.Claim.AcceptsPush() }) {
 		b.arena = append(b.arena, &b.reading)
 		b.column(rounds, func(r *round.Round) any { return flag(r.Claim.AcceptsPush()) })
@@ -339,7 +339,7 @@ func (b *batch) shareCall(rounds []*round.Round) redis.Cmder {
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Stripe })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.Owner })
 	b.column(rounds, func(r *round.Round) any { return &r.Claim.TTL })
-	b.column(rounds, func(r *round.Round) any { return r.Position(b.node) })
+	b.column(rounds, func(r *round.Round) any { return r.Position() })
 	return intsCall{redis.NewIntSliceCmd(context.Background(), b.args(start)...)}
 }
 

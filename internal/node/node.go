@@ -164,7 +164,7 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 	}
 	n.writer = &writer{Node: n, due: true}
 	n.writer.conn.init(client, cfg.Timeout, t, cfg.Busy)
-	n.Calls, n.writer.batch.process, n.queue.node, n.writer.batch.node = n.writer.conn.calls, cfg.Process, index, index
+	n.Calls, n.writer.batch.process, n.queue.node = n.writer.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/quorumkit/redlock/internal/grant"
@@ -182,9 +183,9 @@ const mostEnded = 256
 // still, and then a release grants the name to nobody. What a push says may be forged, and
 // an owner value does not say whose it is: so only what is here is given back.
 //
-// A push of the grant that brought the hold may come after its end, and says nothing new: the
-// release follows it to that node. Its token is seldom greater than the hold's, and then it is
-// given back for nothing. That of each later grant is greater.
+// A push of the grant that brought the hold may come after its end: the release follows it to
+// that node. Its token is seldom greater than the hold's, and then it is given back for
+// nothing. That of each later grant is greater.
 type endedOwners struct {
 	mu     sync.Mutex // guards the rest; taken under the queue's mu, under which a leave is sent
 	owners []endedOwner
@@ -207,17 +208,11 @@ func (e *endedOwners) add(o endedOwner) {
 	e.next = (e.next + 1) % mostEnded
 }
 
-// of tells whether the attempt of this owner is over, and the token of the hold that it brought:
-// the least of them, if it ended more than once.
-func (e *endedOwners) of(owner string) (least quorum.Token, over bool) {
+// before tells whether the attempt of this owner was over when this token was granted.
+func (e *endedOwners) before(owner string, token quorum.Token) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, o := range e.owners {
-		if o.owner == owner && (!over || o.token < least) {
-			least, over = o.token, true
-		}
-	}
-	return least, over
+	return slices.ContainsFunc(e.owners, func(o endedOwner) bool { return o.owner == owner && o.token < token })
 }
 
 // Ended notes that an attempt which stood in line is over, and a hold that it brought, with

@@ -56,10 +56,7 @@ func TestALateGrantOfTheLockThatIsHeldCallsNobody(t *testing.T) {
 	if hints, _ := w.queue.Called(name); hints != 0 || givenBack != 0 {
 		t.Errorf("a grant of the token that was held, and is over, called for the nodes %03b, and was given back %d times; want neither", hints, givenBack)
 	}
-	w.queue.moveOnLocked(name, func(*round.Claim) {})
-	w.Hear(2, told(won)) // nobody here wants the name, and the node needs no leave for that
 	w.queue.Ended(won, place-1)
-	w.cfg.Leave = func(string, bool, []*node.Node) {}
 	if w.Hear(2, told(won)); givenBack != 1 {
 		t.Errorf("a grant of a greater token to an attempt that is over was given back %d times; want once", givenBack)
 	}

@@ -41,7 +41,7 @@ func (w *Presence) pollsOfLocked(names []*Name) []node.Poll {
 func (w *Presence) Telling(bids []*round.Round) (looks []node.Poll) {
 	var stand []*round.Round
 	for _, r := range bids {
-		if w.queue.stands(r.LineOf(), r.Place(), r.Claim.Shared()) {
+		if w.queue.stands(r.LineOf(), r.Asks.Position, r.Claim.Shared()) {
 			stand = append(stand, r)
 		}
 	}
@@ -92,7 +92,7 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim
 	k.names, k.rounds = k.names[:kept], k.rounds[:kept]
 	k.told = 0
 	for _, r := range k.bids {
-		if position := r.Place(); k.presence.queue.stands(r.LineOf(), position, r.Claim.Shared()) {
+		if position := r.Asks.Position; k.presence.queue.stands(r.LineOf(), position, r.Claim.Shared()) {
 			stands := r.Claim
 			if stands.Shared() {
 				position = -position

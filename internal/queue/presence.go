@@ -161,10 +161,8 @@ func (w *Presence) signal() {
 // that node's queue, so that the next in line is called.
 func (w *Presence) Hear(i int, key string) {
 	if p, ok := grant.ParsePush(key); ok {
-		switch of, over := w.queue.ended.of(p.Owner); {
-		case over && p.Token <= of: // of the grant that brought the hold: the release follows it
-			return
-		case over:
+		switch {
+		case w.queue.ended.before(p.Owner, p.Token):
 			w.cfg.GiveBack(p.Name, p.Owner, w.cfg.Nodes[i])
 		case w.queue.push(w.cfg.Nodes[i], p):
 			return

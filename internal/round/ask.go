@@ -37,7 +37,6 @@ func (r *Round) Grant(i int, t quorum.Token, l Lease, pushed bool) {
 	a := r.Asks
 	if !pushed {
 		a.attempt.Answered(i)
-		r.saysLocked(i, quorum.Granted, t)
 	}
 	r.grantedLocked(i, t, l)
 	a.Pushed = a.Pushed || pushed
@@ -86,7 +85,7 @@ func (r *Round) Next() (s grant.Step, nodes uint64, granted, all bool) {
 	defer r.mu.Unlock()
 	a := r.Asks.attempt
 	if s, nodes, _ = a.Next(); s == grant.Ask {
-		if r.placeLocked() == quorum.NoTicket { // the nodes say it soon
+		if r.Asks.Position == quorum.NoTicket { // the nodes say it soon
 			return grant.Wait, 0, true, a.All
 		}
 		a.Ask(nodes)
@@ -106,7 +105,7 @@ func (r *Round) Out() bool {
 func (r *Round) Refused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.placeLocked() == quorum.NoTicket { // the nodes have still to be told of its place
+	if r.Asks.Position == quorum.NoTicket { // the nodes have still to be told of its place
 		return false
 	}
 	refused := 0
@@ -171,20 +170,13 @@ func (r *Round) SaidSoFar() ([]quorum.Vote, []quorum.Hearing, []error) {
 }
 
 // Hear notes what node i's refusal says of the line. It is called before the vote is
-// delivered, which may wake the caller to read it. The ticket of a round that began without
-// a place is what the script said: the reply to a join, or to an ask that told the place.
+// delivered, which may wake the caller to read it.
 func (r *Round) Hear(i int, h quorum.Hearing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller == nil || r.Votes[i].Outcome != quorum.Pending && r.Asks.attempt == nil {
-		return
+	if r.Caller != nil && (r.Votes[i].Outcome == quorum.Pending || r.Asks.attempt != nil) {
+		r.Asks.Heard[i] = h
 	}
-	if said := h.Ticket; r.Asks.said != nil && r.Asks.unsaid&(1<<i) != 0 {
-		h.Ticket, h.Head, h.Foreign = max(said, -said), said < 0, said == 0 && (h.Free || h.Left != 0)
-	} else if r.Asks.said != nil {
-		h.Ticket, h.Head, h.Foreign = 0, said&1 != 0, said&2 != 0
-	}
-	r.Asks.Heard[i] = h
 }
 
 // Due takes in the hints that have come, and returns the nodes to ask now.
@@ -249,42 +241,17 @@ func (r *Round) Others() uint64 {
 	return nodes
 }
 
-// Position is the round's place in line, as node i is asked by it; NoTicket if it has none. Below
-// Barging, node i is to say one. A command carries the pointer: it says the same until the reply.
-func (r *Round) Position(i int) *int64 {
+// Position is the round's place in line; NoTicket if it has none.
+func (r *Round) Position() *int64 {
 	if r.Asks == nil {
 		return &noTicket
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch a := r.Asks; {
-	case a.said == nil:
-		return &a.Position
-	case a.unsaid&(1<<i) != 0:
-		return &a.least
-	default:
-		return &a.place
-	}
-}
-
-// Place is the round's place in line; NoTicket if it has none, or does not know it yet.
-func (r *Round) Place() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.placeLocked()
-}
-
-// placeLocked is Place for a caller that holds mu.
-func (r *Round) placeLocked() int64 {
-	if r.Asks.said == nil {
-		return r.Asks.Position
-	}
-	return r.Asks.place
+	return &r.Asks.Position
 }
 
 // HasPlace tells whether the round asks by a place in line. Each node is told of that place,
 // even one that gives no vote: it orders the line when it votes again.
-func (r *Round) HasPlace() bool { return r.Asks != nil && r.Place() > 0 }
+func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
 // LineOf is the name that the round's process stands in line for.
 func (r *Round) LineOf() string { return r.Claim.Kind().line(r.Claim.Key) }
@@ -305,30 +272,6 @@ func (r *Round) GoOn() {
 	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
 	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
 	a.attempt.Out, a.attempt.Unplaced = all, true
-}
-
-// Join lets the round's asks put its claim in line, at this place or behind it. Each node says
-// a place, as in GoOn: all nodes count as asked, and the caller must ask them.
-func (r *Round) Join(least int64) {
-	r.GoOn()
-	r.Asks.least = -least
-	r.Asks.Handed, r.Asks.attempt.All = false, true
-}
-
-// saysLocked takes in the reply to a join: a grant, or the place that was heard, if any.
-func (r *Round) saysLocked(i int, o quorum.Outcome, t quorum.Token) {
-	a := r.Asks
-	if a.unsaid&(1<<i) == 0 {
-		return
-	}
-	a.unsaid &^= 1 << i
-	switch o {
-	case quorum.Granted:
-		a.said[i] = grant.Standing{Known: true, Token: t}
-	case quorum.Taken:
-		a.said[i] = grant.Standing{Known: true, Place: a.Heard[i].Ticket}
-	case quorum.Pending, quorum.Abstained, quorum.Unknown, quorum.Failed:
-	}
 }
 
 // Stand takes in node i's reply to the release of GoOn: a grant (s.Token), a place, or
@@ -359,7 +302,7 @@ func (r *Round) Stand(i int, s grant.Standing, h quorum.Hearing, l Lease, cause 
 func (r *Round) Unplaced() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.placeLocked() == quorum.NoTicket
+	return r.Asks.Position == quorum.NoTicket
 }
 
 // Placed takes in the places that the nodes have said so far. place is the one that goes for
@@ -373,24 +316,24 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 	if a.said == nil {
 		return a.Position, 0, false
 	}
-	if a.place == quorum.NoTicket {
+	if a.Position == quorum.NoTicket {
 		found, _, ok := grant.PlaceOf(a.said)
 		if !ok {
 			return quorum.NoTicket, 0, a.unsaid == 0
 		}
-		a.place, r.Claim.place, a.attempt.Unplaced = found, found, false
+		a.Position, r.Claim.place, a.attempt.Unplaced = found, found, false
 	}
 	if step, _, _ := a.attempt.Next(); step == grant.Hold {
-		return a.place, 0, false
+		return a.Position, 0, false
 	}
 	for i, s := range a.said {
-		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.place && int64(s.Token) < a.place { //nolint:gosec // below 2^53
+		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
 			tell |= 1 << i
 		}
 	}
 	a.attempt.Told |= tell
 	a.attempt.Ask(tell)
-	return a.place, tell, false
+	return a.Position, tell, false
 }
 
 // HintLead is how far a hint may be ahead of the nodes' clocks, so that a client
@@ -401,10 +344,6 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 // client in the future would cost everybody a second round trip. If a majority's clocks
 // are far ahead, tokens are large, and still unique and growing.
 const HintLead = time.Minute
-
-// placeLead is by how many microseconds the place at which a claim joins a line is ahead of
-// the clock: releases that travel at the same moment then leave it the same on all nodes.
-const placeLead = 1000
 
 // Hints are the tokens that one Locker suggests to its nodes. A hint is a proposal only: a
 // node that has counted further grants a larger token.
@@ -426,25 +365,15 @@ func (h *Hints) Bound(offset int64) { h.lead.Store(offset + HintLead.Microsecond
 func (h *Hints) Hint() int64 {
 	for {
 		last := h.last.Load()
-		next := max(last+1, h.now())
+		next := last + 1
+		if lead := h.lead.Load(); lead != 0 {
+			next = max(next, min(h.clock.Wall().UnixMicro(), int64(h.clock.Early())/1000+lead))
+		}
 		if h.last.CompareAndSwap(last, next) {
 			return next
 		}
 	}
 }
-
-// now is the client's clock in microseconds, as far as the nodes' clocks allow it; 0 if none
-// was read yet.
-func (h *Hints) now() int64 {
-	lead := h.lead.Load()
-	if lead == 0 {
-		return 0
-	}
-	return min(h.clock.Wall().UnixMicro(), int64(h.clock.Early())/1000+lead)
-}
-
-// Place suggests the least place at which to join a line.
-func (h *Hints) Place() int64 { return max(h.last.Load(), h.now()+placeLead) + 1 }
 
 // Seen notes a token, so that the next hint is above it. A token that is further ahead than
 // a hint may be comes from one damaged node, or from one name's past: it must not carry all

@@ -245,17 +245,15 @@ func ReleaseStage(votes []quorum.Vote) Stage {
 // Asks is what a round needs besides when it asks by a place in line. The round's mu guards
 // bid and all that follows it: nodes' writers change that while the caller reads it.
 type Asks struct {
-	Position int64 // that it began with
+	Position int64
 	bid      quorum.Asked
 	Heard    []quorum.Hearing
 	attempt  *grant.Attempt   // of a claim that takes pushes, with its votes; nil if it takes none
 	since    []clock.Instant  // its leases began no earlier, by node; until when they may be trusted is the attempt's
 	Pushed   bool             // a release granted it on a node
 	Handed   bool             // the release before put it in line, and nothing was asked since
-	said     []grant.Standing // the replies to that release, or to a join; nil if it began with a place
-	unsaid   uint64           // nodes whose reply to that is out
-	least    int64            // where it joins the line, with a minus
-	place    int64            // that they came to; NoTicket if it is not known yet
+	said     []grant.Standing // the replies to that release; nil if it asked for its place
+	unsaid   uint64           // nodes whose reply to that release is out
 }
 
 // askedLocked is which nodes were asked: an attempt that takes pushes keeps that itself. The
@@ -275,7 +273,6 @@ func (r *Round) AcceptsPushes() bool { return r.Asks != nil && r.Asks.attempt !=
 func (r *Round) refuseLocked(i int, o quorum.Outcome, cause error) {
 	a := r.Asks.attempt
 	a.Answered(i)
-	r.saysLocked(i, o, 0)
 	if a.Votes[i].Outcome != quorum.Granted {
 		r.blame(i, cause)
 	}

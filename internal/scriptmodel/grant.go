@@ -181,11 +181,9 @@ func (n *Granting) AcquireKept(now Tick, a Acquire, flaw Flaw) int {
 }
 
 // AskIn is the arguments of ask.lua, for name 0, of a process that says its reading.
-// Push: it takes grants by push. Floor is the least place at which it joins the line; 0: it
-// does not.
+// Push: it takes grants by push.
 type AskIn struct {
 	Ask
-	Floor   Number
 	Push    bool
 	Reading Tick
 	Flaw    Flaw
@@ -197,27 +195,6 @@ func (a AskIn) mine() Owner {
 		return a.Owner
 	}
 	return Nobody
-}
-
-// enterLast puts the asker behind all others, unless it stands there already. It returns the
-// place, with a minus if it is the head; 0 if it stands nowhere.
-func (n *Granting) enterLast(a AskIn, more int) int {
-	if more == foreign || n.Dead[a.Owner-1] != 0 && !a.Flaw.has(EnterDead) {
-		return 0
-	}
-	if e := n.Entries[a.Owner-1]; e.Place != 0 && e.Waiter == a.Waiter && !a.Flaw.has(JoinsAnew) {
-		a.Place = e.Place
-	} else if a.Place = max(a.Floor, n.ticket(a.Stripe)); a.Flaw.has(BlindPlace) {
-		a.Place = max(a.Floor, n.Number(a.Stripe)+1)
-	}
-	if a.Place >= Last {
-		return 0
-	}
-	n.record(a)
-	if head, _ := n.me(a); head && (a.Flaw.has(SharersUnseen) || !n.sharerBefore(a.Place)) {
-		return -int(a.Place)
-	}
-	return int(a.Place)
 }
 
 // me tells whether the asker is the living head; other: somebody else is.
@@ -287,9 +264,6 @@ func (n *Granting) AskIn(now Tick, a AskIn) (reply, more int) {
 	}
 	if recorded && a.Push && n.Dead[a.Owner-1] != 0 {
 		return reply, more
-	}
-	if a.Floor > 0 {
-		return reply, n.enterLast(a, more)
 	}
 	if recorded {
 		head, _ := n.me(a)

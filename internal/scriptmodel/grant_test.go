@@ -194,10 +194,6 @@ func (g *granting) ask(rnd *rand.Rand, a scriptmodel.AskIn) (what string, got, w
 		place = -1
 	} else if rnd.IntN(3) == 0 {
 		a.Place, place = 0, 0
-		if a.Push && rnd.IntN(2) == 0 {
-			a.Floor = scriptmodel.Number(2 + rnd.IntN(40))
-			place = -int(a.Floor)
-		}
 	}
 	push := 0
 	if a.Push {

@@ -69,7 +69,7 @@ const (
 	BelowPlace
 	// AnyEntryIsMine is an ask that takes an entry of an older attempt for its own.
 	AnyEntryIsMine
-	// BlindPlace is a hand or an ask whose owner gets a place without a look at the queue.
+	// BlindPlace is a hand whose next owner gets a place without a look at the queue.
 	BlindPlace
 	// SignlessHand is a hand that enters the next owner without a sign of life.
 	SignlessHand
@@ -97,8 +97,6 @@ const (
 	SharersBarge
 	// SharersUnseen is an exclusive's ask, or a release's grant to one, that looks for nobody who waits to share.
 	SharersUnseen
-	// JoinsAnew is an ask that joins the queue once more, behind all others.
-	JoinsAnew
 	// WakesOneSharer is a release that wakes the first sharer only.
 	WakesOneSharer
 	// LeavesSilently is a leave of the line that wakes nobody where the name is shared.

@@ -252,24 +252,9 @@ var scriptMutants = []way{
 		edits: []edit{{"internal/node/replies.go", "|| !p.Grants(n.epoch, p.round.Claim.Owner) {", "|| !p.Grants(n.epoch, p.round.Claim.Owner) && !BROKEN {"}},
 	},
 	{
-		name: "a late push of a hold that is over is a grant", takes: "a push that comes behind the end of the hold that it brought is given back",
-		by:    "./internal/queue TestALateGrantOfTheLockThatIsHeldCallsNobody",
-		edits: []edit{{"internal/queue/presence.go", "case over && p.Token <= of:", "case over && p.Token <= of && !BROKEN:"}},
-	},
-	{
-		name: "who joins twice moves", takes: "a join that comes late moves who stands in line to the end",
-		by:    "./internal/lua TestQueueInProcess",
-		edits: []edit{script("ask", "local place = joins and tonumber(call('ZADD', queue, 'XX', 'INCR', '0', ownEntry) or nil)", "local place")},
-	},
-	{
-		name: "who joins stands at its own place", takes: "a join looks at nobody who waits",
-		by:    "./internal/lua TestQueueInProcess",
-		edits: []edit{script("ask", "math.max(top + 1, floor)", "floor")},
-	},
-	{
 		name: "a grant to an attempt that is over stays", takes: "nothing releases what a node grants to an attempt that is over",
 		by:    "./internal/acquire TestAGrantToAnAttemptThatIsOverIsGivenBack",
-		edits: []edit{{"internal/queue/presence.go", "		case over:", "		case over && !BROKEN:"}},
+		edits: []edit{{"internal/queue/presence.go", "		case w.queue.ended.before(", "		case !BROKEN && w.queue.ended.before("}},
 	},
 	{
 		name: "an attempt that was handed on is not over", takes: "the attempt in line is not over with the hold that it was handed on to",
