@@ -33,6 +33,7 @@ type bar struct {
 // (internal/membership/change.go, and its search); those of the root by 100 for its commands;
 // by 600, of tests by 700, for releases, rights by use, certificates that change, fuzzing
 // and a wait that begins in one round; those of bench by 10, since the floor tells its stripes.
+// The evidence was raised by 600 words for the search of changes of the list, and its decision.
 var bars = []bar{
 	{"lines of Go outside tests", 64100, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
@@ -57,7 +58,7 @@ var bars = []bar{
 	{"words of the pages for users, without their index", 28000, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
-	{"words of the evidence, ARCHITECTURE.md with it", 17000, 0, func(t *tree) int { return t.words(evidence) }},
+	{"words of the evidence, ARCHITECTURE.md with it", 17600, 0, func(t *tree) int { return t.words(evidence) }},
 	{"words of CHANGELOG.md", 700, 0, func(t *tree) int { return t.words(func(f string) bool { return f == "CHANGELOG.md" }) }},
 }
 
