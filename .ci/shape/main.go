@@ -32,7 +32,7 @@ type bar struct {
 // The lines were raised by 1,000, of tests by 2,200, for changes of the list of nodes
 // (internal/membership/change.go, and its search); those of the root by 100 for its commands;
 // by 600, of tests by 700, for releases, rights by use, certificates that change, fuzzing
-// and a wait that begins in one round; those of bench by 10, since the floor tells its stripes.
+// and a wait that begins in one round; those of bench by 125, for the workload growth and a floor that tells its stripes.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision.
 var bars = []bar{
 	{"lines of Go outside tests", 64100, 56000, func(t *tree) int { return t.lines(isCode) }},
@@ -53,7 +53,7 @@ var bars = []bar{
 	{"files of internal/node", 16, 0, func(t *tree) int { return len(t.goFiles(isCode, within("internal/node/"))) }},
 	{"exported names of chaos, as go doc -short lists them", 45, 0, func(*tree) int { return exported("chaos") }},
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
-	{"lines of bench outside tests", 2510, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
+	{"lines of bench outside tests", 2625, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
 	{"words of the pages for users, without their index", 28000, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
