@@ -331,7 +331,8 @@ func (c *Cluster) Admit(ctx context.Context) error {
 // clears the node's own vote, and marks its name on a quorum of the other
 // members. After it, stop the server, wait MaxTTL, then roll out the list with
 // the new, blank node in the place of the old. In the other order two quorums may
-// miss each other, and the new node is refused.
+// miss each other, and the new node is refused. So it goes while the list of the cluster was
+// never changed: after an Add, Shrink or Settle, Add the new node and Shrink the old one.
 //
 // node is its index. A name that a record of the cluster does not list is refused
 // with ErrMisconfigured: the mark would be of nobody. Where fewer than a quorum of the other members answer,
