@@ -72,7 +72,7 @@ func (r *run) grown(ctx context.Context, p point) (row []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		parts, all, start := make([][]time.Duration, p.goroutines), []time.Duration{}, time.Now()
+		parts, start := make([][]time.Duration, p.goroutines), time.Now()
 		var next atomic.Int64
 		var failed error
 		var workers sync.WaitGroup
@@ -95,7 +95,7 @@ func (r *run) grown(ctx context.Context, p point) (row []string, err error) {
 		if err = errors.Join(err, failed); err != nil {
 			return nil, err
 		}
-		if all = slices.Concat(parts...); round > 0 { // the first warms up
+		if all := slices.Concat(parts...); round > 0 { // the first warms up
 			pairs := float64(len(all))
 			share := pairs * float64(p.masters)
 			for i, f := range []float64{
