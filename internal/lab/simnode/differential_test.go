@@ -191,7 +191,7 @@ var draws = []func(*source) step{
 	},
 	func(rnd *source) step {
 		return call("install", []string{node}, mostly(rnd, "nonce-1", "nonce-2"), mostly(rnd, "RUN", "another"), mostly(rnd, "1", "2"),
-			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "3", "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "", pick(rnd, []string{"", "1", "0"}))
+			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "", pick(rnd, []string{"", "1", "0"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "", "1"), mostly(rnd, "", "7"), "")
 	},
 	func(rnd *source) step {
 		letters := []string{"a", "b", "c", "d"}

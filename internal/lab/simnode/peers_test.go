@@ -211,12 +211,16 @@ var bodies = func() map[string]string {
 // began is before all that ends by a time of the peers' clocks.
 var began = int(time.Now().UnixMilli())
 
-// ends is a reply as it is compared: numbers that count milliseconds to the
+// clocks is TIME, as a script puts it behind its reply.
+var clocks = regexp.MustCompile(` "\d{9,10}" "\d{1,6}"\]$`)
+
+// ends is a reply as it is compared: of TIME that it is there, and numbers that count milliseconds to the
 // minute, since the peers are asked one after the other, and leases are whole
 // hours. Those near the last token are left. Of those that end in seconds it is
 // which of the scripts' two they are.
 func ends(reply string) string {
 	const minute = 60_000
+	reply = clocks.ReplaceAllString(reply, " time]")
 	var out strings.Builder
 	for len(reply) > 0 {
 		n := 0
