@@ -45,10 +45,9 @@ for i = 1, n do
     end
   end
 end
-for i = n + 1, n + m do
-  if call('PTTL', KEYS[i]) < tonumber(ARGV[1 + i]) then
-    call('SET', KEYS[i], '1', 'PX', ARGV[1 + i])
-  end
+if m > 0 then
+  -- include tombstone.lua
+  for i = n + 1, n + m do leaveTombstone(KEYS[i], ARGV[1 + i]) end
 end
 if not id and not next(freed) or call('EXISTS', 'redlock:waiting') == 0 then return gone end
 call = pcall

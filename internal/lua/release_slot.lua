@@ -15,8 +15,9 @@
 local gone, mode, id = 0, ARGV[4], ARGV[5]
 local val = redis.call('MGET', KEYS[1], 'redlock:waiting')
 if val[1] == ARGV[1] then gone = redis.call('DEL', KEYS[1]) end
-if KEYS[2] and redis.call('PTTL', KEYS[2]) < tonumber(ARGV[7]) then
-  redis.call('SET', KEYS[2], '1', 'PX', ARGV[7])
+if KEYS[2] then
+  -- include tombstone.lua
+  leaveTombstone(KEYS[2], ARGV[7])
 end
 local call, queue, free = redis.pcall, 'redlock:queue:redlock:slots:' .. ARGV[2], gone == 1 and KEYS[1]
 local place = mode == '1' and call('ZSCORE', queue, id)
