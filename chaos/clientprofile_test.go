@@ -11,11 +11,9 @@ import (
 )
 
 // calm is a plan without faults, whose clients have these habits.
-// With all habits together, about one seed of eighty has a waiter overtaken, and why is open:
-// seed 1 now, 39 before the lists of nodes changed. Seed 2 has none.
 func calm(waits bool, habits chaos.Profile) chaos.Plan {
 	p := chaos.Plan{
-		Seed: 2, Nodes: 3, Clients: 4, Names: 2, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute,
+		Seed: 1, Nodes: 3, Clients: 4, Names: 2, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: time.Minute,
 		Waits: waits, Renews: true, Threads: 2,
 	}
 	return p.With(habits)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -272,7 +273,8 @@ func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
 	}
 }
 
-// The largest burst, and where the goroutines of its process are named from.
+// The largest burst, and where the goroutines of one are named from: those of the process's
+// thread i from i+1 times as far, since bursts of two threads may be at work at once.
 const (
 	largestBurst = 64
 	burstThreads = 1000
@@ -286,9 +288,11 @@ func (r *run) burst(ctx context.Context, a *actor, random *rand.Rand) {
 	waits, within := r.plan.Waits && random.IntN(2) == 0, spread(random, r.plan.Lease)
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	_, number, _ := strings.Cut(a.Name, "#")
+	thread, _ := strconv.Atoi(number) // the first has none
 	var work sync.WaitGroup
 	for i := range min(size, largestBurst) {
-		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads+i)
+		w, one := request{Resources: []string{fmt.Sprintf("name-%d", i)}}, a.Beside(burstThreads*(1+thread)+i)
 		lease, rests := r.plan.lease(random), spread(random, r.plan.Lease/stayLooks)
 		work.Go(func() {
 			t, err := r.attemptOf(ctx, one, w, lease, waits)
