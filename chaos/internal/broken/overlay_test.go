@@ -50,8 +50,8 @@ func overlayOf(ways []way, dir string) (overlay string, err error) {
 	if err := apply(ways, files); err != nil {
 		return "", err
 	}
-	hook := []way{{edits: []edit{{scripts + "scripts.go", "func newScript(name, body string) *Script {", `func newScript(name, body string) *Script {
-	body = brokenScript(name, body)`}}}}
+	hook := []way{{edits: []edit{{scripts + "scripts.go", "	body = included.Replace(body)\n", `	body = brokenScript("tombstone", included.Replace(brokenScript(name, body)))
+`}}}}
 	if err := apply(hook, files); err != nil {
 		return "", err
 	}
