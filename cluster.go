@@ -473,9 +473,9 @@ func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
 }
 
 // Shrink takes a node out of the cluster's list while clients run, dead or alive. This
-// Locker has the list as it is. All else is as for Add. Keep the node
-// as it is, or stop it, until no client has a list with it: emptied and
-// started again it may vote for them.
+// Locker's nodes are the list, the one to take out included. All else is as for Add. Keep the
+// node as it is, or stop it, until no client has a list with it: emptied and started again it
+// may vote for them.
 //
 // ErrNoQuorum: too few of the nodes that would be left are members.
 func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) error {

@@ -39,7 +39,7 @@ func (r *run) growthPoints() (points []point) {
 func (r *run) growth(ctx context.Context) error {
 	s := section{
 		Workload: "growth", Title: fmt.Sprintf("cost against size: 64 goroutines on names of their own, 5 masters and one Locker, unless the first column says otherwise; %d rounds", r.rounds),
-		Header: []string{"size", "pairs/s", "p50 us", "p99 us", "commands a pair and master", "server us a pair and master"},
+		Header: []string{"size", "pairs/s", "p50 us", "p99 us", "script calls a pair and master", "server us a pair and master"},
 	}
 	for _, p := range r.growthPoints() {
 		row, err := r.grown(ctx, p)
@@ -100,7 +100,7 @@ func (r *run) grown(ctx context.Context, p point) (row []string, err error) {
 			share := pairs * float64(p.masters)
 			for i, f := range []float64{
 				pairs / wall.Seconds(), micros(percentile(all, 0.5)), micros(percentile(all, 0.99)),
-				float64(total(after.calls, sentByRedlock)-total(before.calls, sentByRedlock)) / share,
+				float64(total(after.calls, scriptsOnly)-total(before.calls, scriptsOnly)) / share,
 				float64(total(after.micros, scriptsOnly)-total(before.micros, scriptsOnly)) / share,
 			} {
 				figures[i] = append(figures[i], f)

@@ -455,13 +455,13 @@ func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes
 	return a.showNodes(status, s)
 }
 
-// addCommand takes the list so far, or the longer one: after a success, the operator's own
-// list has the node already, and to run it again must still be right.
+// addCommand takes the list so far, or the longer one: after a success the operator's own list
+// may name the node already, and it must be right to run it again.
 func addCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes add", Synopsis: "ADDR [flags]", Summary: "add a node to the list while clients run",
-		About: `Adds the empty server at ADDR to the cluster, of which --nodes has the list so far. Clients of
-that list go on; give them the longer one before the next change. It takes the longest lease.
+		About: `Adds the empty server at ADDR to the cluster that --nodes lists. Clients of that list go
+on; give them the longer one before the next change. It takes the longest lease.
 Run it again after any interruption, from anywhere: it finishes what was begun.`,
 		Define: a.changing("add", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
 			return c.Add(ctx, name, o)

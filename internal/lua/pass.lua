@@ -16,7 +16,7 @@ local val, least = call('MGET', KEYS[1], KEYS[3]), tonumber(hint)
 if rec[1] ~= ARGV[6] then
   c = 0
 elseif val[1] == ARGV[2] then
-  -- it has it already
+  -- this call came before: the counter tells its token
 elseif not val[1] then
   c = -4
 elseif val[1] ~= ARGV[1] then

@@ -329,7 +329,7 @@ func (v View) addable(i int, cluster string) error {
 	return nil
 }
 
-// carried is the id that a quorum of the nodes of its own latest list carry; "": none. The
+// carried is the id that a quorum of the nodes of its own latest list carry, or empty. The
 // node that is to be added has no say.
 func (v View) carried(adding bool, name string) string {
 	for k, o := range v.Nodes {

@@ -56,7 +56,7 @@ func (y *yard) locker(t *testing.T, which ...int) *redlock.Locker {
 	return locktest.LockerWith(t, clients, redlock.WithNodeNames(names...))
 }
 
-// changeScript names the script of a change, or of a join, that a command runs; "": none.
+// changeScript names the script of a change, or of a join, that a command runs, or is empty.
 func changeScript(args []string) string {
 	for _, s := range []*lua.Script{lua.SettleScript, lua.AcceptScript, lua.ForceScript, lua.InstallScript, lua.NoticeScript} {
 		if len(args) > 1 && args[0] == "EVALSHA" && args[1] == s.Hash {

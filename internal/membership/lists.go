@@ -70,10 +70,8 @@ func (v View) atNewest(o Observation) bool {
 // catchUp brings a member's list up to date, from another member.
 func (v View) catchUp(i int) Plan {
 	rec := v.Nodes[i].Record
-	for _, o := range v.Nodes {
-		if from := o.Record; o.ofCluster(rec.Cluster) && o.member() && from.Gen == v.newest.Gen && from.Gen > rec.Gen {
-			return Plan{Action: DoForce, Record: Record{Epoch: rec.Epoch, Cluster: rec.Cluster, Gen: from.Gen, Names: from.Names, Before: from.Before, Base: from.Base}}
-		}
+	if in := v.inForce(rec.Cluster); in.Gen == v.newest.Gen && in.Gen > rec.Gen {
+		return forceOf(rec.Epoch, in)
 	}
 	return Plan{}
 }

@@ -2,6 +2,16 @@ package broken_test
 
 // nodeMutants are those of nodes that forget or join, and of clocks.
 var nodeMutants = []way{
+	{
+		name: "an attempt that never asks for a suspend", takes: "a machine that slept through its round believes that it has the lock",
+		by:    ". TestARoundThatSleptGetsNoLock",
+		edits: []edit{{"internal/acquire/attempt.go", "	now := a.Clock.Recent()\n", "	now := a.Clock.Early()\n	if !BROKEN {\n		now = a.Clock.Recent()\n	}\n"}},
+	},
+	{
+		name: "a sample that never asks for a suspend", takes: "a machine that slept takes it for a step of the node's clock",
+		by:    ". TestASuspendIsNoStepOfANode",
+		edits: []edit{{"internal/node/health.go", "	if share || last.At != 0 && last.StepTo(next, n.Cfg.Drift) != 0 {", "	if !BROKEN && (share || last.At != 0 && last.StepTo(next, n.Cfg.Drift) != 0) {"}},
+	},
 	// Nodes that forget, and who joins.
 	{
 		name: "founding waits for one", takes: "who founds waits for the node that it installs, and for no other",
