@@ -21,16 +21,16 @@ type point struct {
 // growthPoints have one size grow at a time. A Locker stands for a process.
 func (r *run) growthPoints() (points []point) {
 	for _, n := range []int{1, 3, 5, 7, 9} {
-		points = append(points, point{fmt.Sprintf("%d masters", n), n, 1, 64, 64})
+		points = append(points, point{fmt.Sprintf("masters: %d", n), n, 1, 64, 64})
 	}
 	for _, n := range []int{1000, 100_000} {
-		points = append(points, point{fmt.Sprintf("%d names", n), nodes, 1, 64, n})
+		points = append(points, point{fmt.Sprintf("names: %d", n), nodes, 1, 64, n})
 	}
 	for _, n := range []int{1, 10, 100, 1000} {
-		points = append(points, point{fmt.Sprintf("%d waiters for one name", n), nodes, 1, 1 + n, 1})
+		points = append(points, point{fmt.Sprintf("waiters for one name: %d", n), nodes, 1, 1 + n, 1})
 	}
 	for _, n := range []int{10, 100, r.scale(1000, 200)} {
-		points = append(points, point{fmt.Sprintf("%d Lockers", n), nodes, n, max(64, n), max(64, n)})
+		points = append(points, point{fmt.Sprintf("Lockers: %d", n), nodes, n, max(64, n), max(64, n)})
 	}
 	return points
 }

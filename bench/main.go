@@ -214,7 +214,9 @@ func (r *report) writeMarkdown(w io.Writer) {
 	for _, s := range r.Sections {
 		fmt.Fprintf(w, "\n## %s: %s\n\n", s.Workload, s.Title)
 		writeTable(w, s.Header, s.Rows)
-		fmt.Fprintf(w, "\nMeanwhile, %s.\n", s.Load)
+		if s.Load.Cores > 0 { // of masters that a workload starts one after another nothing is known
+			fmt.Fprintf(w, "\nMeanwhile, %s.\n", s.Load)
+		}
 		for _, n := range s.Notes {
 			fmt.Fprintf(w, "%s\n", n)
 		}
