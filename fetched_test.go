@@ -60,6 +60,16 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the README's first screen", func(t *testing.T) {
+		dir, steps := t.TempDir(), blocks(t, "README.md", "sh")
+		c.run(t, dir, "go mod init first-lock\n"+strings.Split(steps[0], "\n")[2])
+		program(t, dir, blocks(t, "README.md", "go")[0])
+		c.run(t, dir, "go build .")
+		word, _, _ := strings.Cut(steps[1], " nodes admit ")
+		if said := c.run(t, dir, word+" version"); !strings.HasPrefix(said, "redlock "+nextTag+"\n") {
+			t.Errorf("got %q; want the version %s", said, nextTag)
+		}
+	})
 	t.Run("redlockotel by its page", func(t *testing.T) {
 		dir := c.consumer(t)
 		c.run(t, dir, blocks(t, "docs/OBSERVING.md", "sh")[0])
@@ -76,10 +86,15 @@ func (c *clone) badInput(t *testing.T) {
 	for _, bad := range []struct{ before, version, does, says string }{
 		{"", "", "", "which version? make release VERSION=v0.1.0"},
 		{"", "0.1.0", "dry-run", "write it as v0.1.0"},
+		{"", "v0.1", "dry-run", "write it as v0.1.0"},
+		{"", "v1.x", "dry-run", "write it as v0.1.0"},
 		{"", "v2.0.0", "dry-run", "their paths would end with /v2"},
 		{"", nextTag, "tag", nextTag + " is tagged already"},
 		{"", "v0.0.1", "tag", "take a later one"},
-		{"touch new.go; ", "v1.0.0", "tag", "commit or stash"},
+		{"", nextTag + "-rc.1", "tag", "take a later one"},
+		{"git switch -qc other; ", "v1.0.0", "tag", "this is other, and a release is made of main: git switch main"},
+		{"git switch -q --detach; ", "v1.0.0", "tag", "this is no branch"},
+		{"git switch -q main; touch new.go; ", "v1.0.0", "tag", "commit or stash"},
 		{"rm new.go; go mod edit -go=1.999.0; git commit -qam new; export GOTOOLCHAIN=local; ", "v1.0.0", "tag", "go.mod asks for Go 1.999.0, and this is go1."},
 		{"git reset -q --hard HEAD^; ", nextTag, "check", ""},
 		{"git tag -d redlockotel/" + nextTag + "; ", nextTag, "check", "git tag redlockotel/" + nextTag + " " + nextTag + " && git push origin redlockotel/" + nextTag},
@@ -180,7 +195,7 @@ func (c *clone) publish(t *testing.T) []string {
 	if os.Getenv("REDLOCK_RELEASE") != "" {
 		c.run(t, ".", "git clone -q . "+c.tagged)
 	} else {
-		c.run(t, c.dir, "cp -R . "+c.tagged+" && cd "+c.tagged+" && git init -q && git add -A && git commit -qm before && .ci/release "+nextTag+" tag")
+		c.run(t, c.dir, "cp -R . "+c.tagged+" && cd "+c.tagged+" && git init -qb main && git add -A && git commit -qm before && .ci/release "+nextTag+" tag")
 	}
 	var modules []string
 	for tag := range strings.FieldsSeq(c.run(t, c.tagged, "git tag --list '*"+nextTag+"'")) {
@@ -196,8 +211,8 @@ func (c *clone) publish(t *testing.T) []string {
 }
 
 // The README's first screen, line by line, over servers that its own line starts: from
-// nothing to a lock. This tree stands in for what `go get` would fetch, and free ports
-// for the page's.
+// nothing to a lock. This tree stands in for what the go command would fetch, and free ports
+// for the page's. Who leaves the word out that nothing is locked waits, and is told so.
 func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 	t.Parallel()
 	testserver.NeedOne(t, redisserver.Config{}) // or skips
@@ -205,46 +220,74 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 		t.Skipf("the page's line starts redis-server: %v", err) // REDLOCK_TEST_SERVER may be another
 	}
 	steps := blocks(t, "README.md", "sh")
-	if len(steps) != 2 || strings.TrimSpace(steps[1]) != "go run ." {
-		t.Fatalf("got steps %q; want the preparation, and go run", steps)
+	if len(steps) != 2 {
+		t.Fatalf("got steps %q; want the preparation, and the first lock", steps)
 	}
-	lines := strings.Split(strings.TrimSpace(steps[0]), "\n")
-	if len(lines) != 3 || lines[2] != "go get github.com/quorumkit/redlock" {
-		t.Fatalf("got lines %q; want the servers, the module, and go get", lines)
+	prepare, run := strings.Split(strings.TrimSpace(steps[0]), "\n"), strings.Split(strings.TrimSpace(steps[1]), "\n")
+	if len(prepare) != 3 || prepare[2] != "go get github.com/quorumkit/redlock" || len(run) != 2 || run[1] != "go run ." {
+		t.Fatalf("got lines %q; want the servers, the module, and go get; then the word, and go run", append(prepare, run...))
 	}
-	wantFirstScreen(t, append(lines, steps[1]))
-	ports := freePorts(t, 3)
-	dir := t.TempDir()
-	shell(t, dir, ports.in(lines[0]))
-	shell(t, dir, lines[1])
-	dir = filepath.Join(dir, "first-lock")
-	requireThisTree(t, dir)
-	program(t, dir, ports.in(blocks(t, "README.md", "go")[0]))
-
-	began := time.Now()
-	first := tokenOf(t, shell(t, dir, steps[1]))
-	t.Logf("the first lock took %v, with the compilation and the wait of new masters", time.Since(began).Round(time.Second))
-	second := tokenOf(t, shell(t, dir, steps[1]))
-	if second <= first {
-		t.Errorf("got token %d after %d; want a greater one", second, first)
+	wantFirstScreen(t, append(prepare, run...))
+	const isNew = "it holds no record: it is new"
+	begin := func(t *testing.T) (string, pagePorts) {
+		t.Helper()
+		ports, dir := freePorts(t, 3), t.TempDir()
+		shell(t, dir, ports.in(prepare[0]))
+		shell(t, dir, prepare[1])
+		dir = filepath.Join(dir, "first-lock")
+		requireThisTree(t, dir)
+		program(t, dir, ports.in(blocks(t, "README.md", "go")[0]))
+		return dir, ports
 	}
-	open := blocks(t, "docs/GETTING-STARTED.md", "go")[1]
-	program(t, dir, fmt.Sprintf(openProgram, "\t\"log/slog\"\n", ports.in(open)))
-	if third := tokenOf(t, shell(t, dir, steps[1])); third <= second {
-		t.Errorf("docs/GETTING-STARTED.md: got token %d after %d; want a greater one", third, second)
-	}
+	t.Run("on one's word", func(t *testing.T) {
+		t.Parallel()
+		dir, ports := begin(t)
+		root, err := os.Getwd()
+		must(t, err)
+		word, isOwn := strings.CutPrefix(run[0], "go run github.com/quorumkit/redlock/cmd/redlock@latest ")
+		if !isOwn {
+			t.Fatalf("got the line %q; want the command run", run[0])
+		}
+		shell(t, root, "go run ./cmd/redlock --node-timeout 1s "+ports.in(word), "GOFLAGS=")
+		said := shell(t, dir, run[1])
+		first := tokenOf(t, said)
+		if strings.Contains(said, isNew) {
+			t.Errorf("got %q; want no wait", said)
+		}
+		second := tokenOf(t, shell(t, dir, run[1]))
+		if second <= first {
+			t.Errorf("got token %d after %d; want a greater one", second, first)
+		}
+		open := blocks(t, "docs/GETTING-STARTED.md", "go")[1]
+		program(t, dir, fmt.Sprintf(openProgram, "\t\"log/slog\"\n", ports.in(open)))
+		if third := tokenOf(t, shell(t, dir, run[1])); third <= second {
+			t.Errorf("docs/GETTING-STARTED.md: got token %d after %d; want a greater one", third, second)
+		}
+	})
+	t.Run("after the wait", func(t *testing.T) {
+		t.Parallel()
+		dir, _ := begin(t)
+		said := shell(t, dir, run[1])
+		tokenOf(t, said)
+		if !strings.Contains(said, isNew) {
+			t.Errorf("got %q; want it to say that the masters are new", said)
+		}
+	})
 }
 
 // wantFirstScreen checks that all of it comes before the first promise, that little is to
-// be typed and pasted, and that nothing but go asks for a network.
+// be typed and pasted, and that nothing but go asks for a network. The page has few ways on.
 func wantFirstScreen(t *testing.T, lines []string) {
 	t.Helper()
-	screen, _, _ := strings.Cut(read(t, "README.md"), "## What it guarantees")
+	screen, _, _ := strings.Cut(read(t, "README.md"), "## What it promises")
 	if got := len(blocks(t, "README.md", "sh")) + len(blocks(t, "README.md", "go")); strings.Count(screen, "```") != 2*got {
 		t.Errorf("the first screen has not all of the page's %d blocks", got)
 	}
 	if n := len(strings.Split(blocks(t, "README.md", "go")[0], "\n")); n > 35 {
 		t.Errorf("got a program of %d lines; want 35 at most to paste", n)
+	}
+	if n := len(regexp.MustCompile(`(?:^|[^!])\[[^\]]*\]\(`).FindAllString(read(t, "README.md"), -1)); n > 9 {
+		t.Errorf("got %d links; want 9 at most", n)
 	}
 	for _, line := range lines {
 		line = regexp.MustCompile(`^for \w+ in [\d ]+; do (.*); done\s*$`).ReplaceAllString(line, "$1")

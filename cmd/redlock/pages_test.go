@@ -84,7 +84,7 @@ var playedBlocks = []playedBlock{
 // none can run.
 var runElsewhere = map[string]string{
 	"README.md for port in 7001 7002 7003":                   "TestTheReadmesFirstScreenBringsALock",
-	"README.md go run .":                                     "TestTheReadmesFirstScreenBringsALock",
+	"README.md go run github.com/quorumkit/redlock/cmd":      "TestTheReadmesFirstScreenBringsALock",
 	"CONTRIBUTING.md go run ./examples/quickstart":           "TestTheCommandsOfThePagesExist; they are the tests, and CI",
 	"docs/GETTING-STARTED.md go run ./examples/quickstart":   "TestThePagesCommandsDoWhatItSays",
 	"docs/GETTING-STARTED.md docker compose up":              "TestThePagesCommandsDoWhatItSays; it needs docker",
