@@ -91,7 +91,6 @@ func (c *clone) badInput(t *testing.T) {
 		{"", "v2.0.0", "dry-run", "their paths would end with /v2"},
 		{"", nextTag, "tag", nextTag + " is tagged already"},
 		{"", "v0.0.1", "tag", "take a later one"},
-		{"", nextTag + "-rc.1", "tag", "take a later one"},
 		{"git switch -qc other; ", "v1.0.0", "tag", "this is other, and a release is made of main: git switch main"},
 		{"git switch -q --detach; ", "v1.0.0", "tag", "this is no branch"},
 		{"git switch -q main; touch new.go; ", "v1.0.0", "tag", "commit or stash"},
@@ -99,6 +98,8 @@ func (c *clone) badInput(t *testing.T) {
 		{"git reset -q --hard HEAD^; ", nextTag, "check", ""},
 		{"git tag -d redlockotel/" + nextTag + "; ", nextTag, "check", "git tag redlockotel/" + nextTag + " " + nextTag + " && git push origin redlockotel/" + nextTag},
 		{"git tag redlockotel/" + nextTag + " HEAD^; ", nextTag, "check", "tag with make release"},
+		{"git tag v1.0.0-rc.1; ", "v1.0.0", "tag", ""},
+		{"", "v1.0.0-rc.2", "tag", "v1.0.0 is tagged already"},
 	} {
 		said := c.run(t, c.tagged, bad.before+".ci/release '"+bad.version+"' "+bad.does+" 2>&1 || echo it failed")
 		t.Logf("%s%s %s: %s", bad.before, bad.version, bad.does, said)
