@@ -290,7 +290,7 @@ func TestANodeThatRefusesHasFailedAndHoldsNothing(t *testing.T) {
 				t.Fatalf("%s: got %v; want a *QuorumError", reply, err)
 			}
 			for _, i := range []int{0, 2} {
-				if got := failed.Nodes[i].Outcome; got != redlock.Failed {
+				if got := failed.Nodes[i].Outcome; got != redlock.OutcomeFailed {
 					t.Errorf("%s: node %d: got %v; want failed", reply, i, got)
 				}
 			}
@@ -363,13 +363,13 @@ func TestAnUnclearErrorReplyIsUnknownAndRolledBack(t *testing.T) {
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
 		var failed *redlock.QuorumError
-		if !errors.As(err, &failed) || !slices.ContainsFunc(failed.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.Unknown }) {
+		if !errors.As(err, &failed) || !slices.ContainsFunc(failed.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.OutcomeUnknown }) {
 			t.Fatalf("got %v; want unknown outcomes", err)
 		}
 		time.Sleep(time.Second)
 		for i, n := range nodes.Nodes() {
 			n.Intercept(nil)
-			if failed.Nodes[i].Outcome == redlock.Unknown && len(n.Keys()) != 3 {
+			if failed.Nodes[i].Outcome == redlock.OutcomeUnknown && len(n.Keys()) != 3 {
 				t.Errorf("%s has %q; want its record, a tombstone and the mark of tombstones", n.Name(), n.Keys())
 			}
 		}

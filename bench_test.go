@@ -133,7 +133,7 @@ func BenchmarkEvent(b *testing.B) {
 			defer l.Close()
 			b.ReportAllocs()
 			for b.Loop() {
-				redlock.Tell(l, redlock.Event{Kind: redlock.LockAcquired, Node: -1})
+				redlock.Tell(l, redlock.Event{Kind: redlock.EventLockAcquired, Node: -1})
 			}
 		})
 	}

@@ -183,7 +183,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 			for i := range 3 {
 				_, err = l.TryAcquire(t.Context(), "orders/42")
 				wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
-				if n := len(told.of(redlock.NodeRefusesWrites)); i == 2 && n != 2 {
+				if n := len(told.of(redlock.EventNodeRefusesWrites)); i == 2 && n != 2 {
 					t.Errorf("got %d events; want one of each node", n)
 				}
 			}
@@ -193,7 +193,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 			if status.Votes() != 3 {
 				t.Errorf("Status after it was mended: got %+v; want three votes", status)
 			}
-			eventually(t, 10*time.Second, func() bool { return len(told.of(redlock.NodeTakesWrites)) == 2 })
+			eventually(t, 10*time.Second, func() bool { return len(told.of(redlock.EventNodeTakesWrites)) == 2 })
 			mustRelease(t, mustAcquire(t, l, "orders/42"))
 		})
 	}

@@ -27,7 +27,7 @@ func (l *Locker) begin(ctx context.Context) call {
 // tellFailure tells that a call brought no lock.
 func (l *Locker) tellFailure(ctx context.Context, resource string, t *terms, err error) {
 	l.recorder.tell(Event{
-		Kind: AcquireFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
+		Kind: EventAcquireFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
 		Duration: l.clock.Early().Sub(t.call.began), Attempts: t.call.failed, Context: ctx,
 	})
 }
@@ -44,25 +44,25 @@ func (o *holdEvents) tell(h *hold.Hold, e Event) {
 	o.recorder.tell(e)
 }
 
-// Began tells LockAcquired.
+// Began tells EventLockAcquired.
 func (o *holdEvents) Began(h *hold.Hold, began clock.Instant, g acquire.Success, valid time.Duration) {
 	o.tell(h, Event{
-		Kind: LockAcquired, Duration: h.Since.Sub(began), Waited: g.Asked.Sub(began),
+		Kind: EventLockAcquired, Duration: h.Since.Sub(began), Waited: g.Asked.Sub(began),
 		Validity: valid, Attempts: g.Failed + 1, Rounds: g.Claim.Rounds, Turn: Turn(g.Turn),
 	})
 }
 
-// Entered tells LockReentered.
+// Entered tells EventLockReentered.
 func (o *holdEvents) Entered(ctx context.Context, h *hold.Hold) {
-	o.tell(h, Event{Kind: LockReentered, Context: ctx})
+	o.tell(h, Event{Kind: EventLockReentered, Context: ctx})
 }
 
-// Extended tells LockExtended, and observers of the name's leader, or ExtendFailed. A fixed
+// Extended tells EventLockExtended, and observers of the name's leader, or EventExtendFailed. A fixed
 // lease that the Locker itself confirms is not extended.
 func (o *holdEvents) Extended(h *hold.Hold, start clock.Instant, valid time.Duration, renewal bool, refusal *hold.Refusal) error {
-	e := Event{Kind: LockExtended, Duration: o.clock.Early().Sub(start), Validity: valid, Renewal: renewal}
+	e := Event{Kind: EventLockExtended, Duration: o.clock.Early().Sub(start), Validity: valid, Renewal: renewal}
 	if refusal != nil {
-		e.Kind, e.Err, e.Reason = ExtendFailed, o.refused("extend", h, ErrNoQuorum, refusal), ReasonNoQuorum
+		e.Kind, e.Err, e.Reason = EventExtendFailed, o.refused("extend", h, ErrNoQuorum, refusal), ReasonNoQuorum
 	}
 	if !h.Fixed || !renewal {
 		o.tell(h, e)
@@ -73,20 +73,20 @@ func (o *holdEvents) Extended(h *hold.Hold, start clock.Instant, valid time.Dura
 	return e.Err
 }
 
-// Ended tells LockReleased, or LockLost.
+// Ended tells EventLockReleased, or EventLockLost.
 func (o *holdEvents) Ended(h *hold.Hold, cause error, held, valid time.Duration) {
-	e := Event{Kind: LockReleased, Reason: ending(cause), Held: held, Validity: valid}
+	e := Event{Kind: EventLockReleased, Reason: ending(cause), Held: held, Validity: valid}
 	if errors.Is(cause, ErrLost) {
-		e.Kind, e.Err = LockLost, cause
+		e.Kind, e.Err = EventLockLost, cause
 	}
 	o.tell(h, e)
 }
 
-// Released tells ReleaseConfirmed, or ReleaseUnconfirmed.
+// Released tells EventReleaseConfirmed, or EventReleaseUnconfirmed.
 func (o *holdEvents) Released(h *hold.Hold, took time.Duration, refusal *hold.Refusal) error {
-	e := Event{Kind: ReleaseConfirmed, Duration: took}
+	e := Event{Kind: EventReleaseConfirmed, Duration: took}
 	if refusal != nil {
-		e.Kind, e.Err, e.Reason = ReleaseUnconfirmed, o.refused("release", h, ErrNoQuorum, refusal), ReasonNoQuorum
+		e.Kind, e.Err, e.Reason = EventReleaseUnconfirmed, o.refused("release", h, ErrNoQuorum, refusal), ReasonNoQuorum
 	}
 	o.tell(h, e)
 	return e.Err
@@ -119,7 +119,7 @@ type attemptEvents struct{ locker *core }
 // Polled counts what the nodes had answered.
 func (o *attemptEvents) Polled(votes []quorum.Vote) { o.locker.recorder.counters.poll(votes) }
 
-// Refused tells AttemptFailed.
+// Refused tells EventAttemptFailed.
 func (o *attemptEvents) Refused(ctx context.Context, key string, start clock.Instant, rounds int, f *acquire.Failure) error {
 	var err error
 	resource := o.resource(key)
@@ -182,50 +182,52 @@ func (o *nodeEvents) Called(node int, took time.Duration) {
 // Erred counts a round trip without a reply, or with an error.
 func (o *nodeEvents) Erred(node int) { o.locker.recorder.counters.nodes[node].errors.Add(1) }
 
-// Down tells NodeDown.
-func (o *nodeEvents) Down(node int, cause error) { o.tell(node, Event{Kind: NodeDown, Err: cause}) }
+// Down tells EventNodeDown.
+func (o *nodeEvents) Down(node int, cause error) {
+	o.tell(node, Event{Kind: EventNodeDown, Err: cause})
+}
 
-// Up tells NodeUp.
+// Up tells EventNodeUp.
 func (o *nodeEvents) Up(node int, after time.Duration) {
-	o.tell(node, Event{Kind: NodeUp, Duration: after})
+	o.tell(node, Event{Kind: EventNodeUp, Duration: after})
 }
 
-// Abstains tells NodeAbstains.
+// Abstains tells EventNodeAbstains.
 func (o *nodeEvents) Abstains(node int, cause error) {
-	o.tell(node, Event{Kind: NodeAbstains, Err: cause})
+	o.tell(node, Event{Kind: EventNodeAbstains, Err: cause})
 }
 
-// Votes tells NodeVotes.
-func (o *nodeEvents) Votes(node int) { o.tell(node, Event{Kind: NodeVotes}) }
+// Votes tells EventNodeVotes.
+func (o *nodeEvents) Votes(node int) { o.tell(node, Event{Kind: EventNodeVotes}) }
 
-// RefusesWrites tells NodeRefusesWrites.
+// RefusesWrites tells EventNodeRefusesWrites.
 func (o *nodeEvents) RefusesWrites(node int, cause error) {
-	o.tell(node, Event{Kind: NodeRefusesWrites, Err: cause})
+	o.tell(node, Event{Kind: EventNodeRefusesWrites, Err: cause})
 }
 
-// TakesWrites tells NodeTakesWrites.
+// TakesWrites tells EventNodeTakesWrites.
 func (o *nodeEvents) TakesWrites(node int, after time.Duration) {
-	o.tell(node, Event{Kind: NodeTakesWrites, Duration: after})
+	o.tell(node, Event{Kind: EventNodeTakesWrites, Duration: after})
 }
 
-// Stepped tells NodeClockStepped.
+// Stepped tells EventNodeClockStepped.
 func (o *nodeEvents) Stepped(node int, cause error) {
-	o.tell(node, Event{Kind: NodeClockStepped, Err: cause})
+	o.tell(node, Event{Kind: EventNodeClockStepped, Err: cause})
 }
 
-// Founded tells ClusterFounded.
+// Founded tells EventClusterFounded.
 func (o *nodeEvents) Founded(node int, cause error) {
-	o.tell(node, Event{Kind: ClusterFounded, Err: cause})
+	o.tell(node, Event{Kind: EventClusterFounded, Err: cause})
 }
 
-// MaxTTLRaised tells MaxTTLRaised.
+// MaxTTLRaised tells EventMaxTTLRaised.
 func (o *nodeEvents) MaxTTLRaised(node int, cause error) {
-	o.tell(node, Event{Kind: MaxTTLRaised, Err: cause})
+	o.tell(node, Event{Kind: EventMaxTTLRaised, Err: cause})
 }
 
-// StrictRecoverySet tells StrictRecoverySet.
+// StrictRecoverySet tells EventStrictRecoverySet.
 func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
-	o.tell(node, Event{Kind: StrictRecoverySet, Err: cause})
+	o.tell(node, Event{Kind: EventStrictRecoverySet, Err: cause})
 }
 
 // Disowned takes the node out of what every held lock stands on.
@@ -344,19 +346,19 @@ var places = map[EventKind]struct {
 	about aspect
 	level slog.Level
 }{
-	LockLost:           {anything, slog.LevelError},
-	NodeDown:           {reachable, slog.LevelWarn},
-	NodeUp:             {reachable, slog.LevelInfo},
-	NodeAbstains:       {voting, slog.LevelWarn},
-	NodeVotes:          {voting, slog.LevelInfo},
-	NodeRefusesWrites:  {writing, slog.LevelWarn},
-	NodeTakesWrites:    {writing, slog.LevelInfo},
-	NodeClockStepped:   {timing, slog.LevelWarn},
-	ClusterFounded:     {anything, slog.LevelInfo},
-	MaxTTLRaised:       {anything, slog.LevelWarn},
-	StrictRecoverySet:  {anything, slog.LevelWarn},
-	ReleaseUnconfirmed: {releasing, slog.LevelWarn},
-	ExtendFailed:       {renewing, slog.LevelWarn},
+	EventLockLost:           {anything, slog.LevelError},
+	EventNodeDown:           {reachable, slog.LevelWarn},
+	EventNodeUp:             {reachable, slog.LevelInfo},
+	EventNodeAbstains:       {voting, slog.LevelWarn},
+	EventNodeVotes:          {voting, slog.LevelInfo},
+	EventNodeRefusesWrites:  {writing, slog.LevelWarn},
+	EventNodeTakesWrites:    {writing, slog.LevelInfo},
+	EventNodeClockStepped:   {timing, slog.LevelWarn},
+	EventClusterFounded:     {anything, slog.LevelInfo},
+	EventMaxTTLRaised:       {anything, slog.LevelWarn},
+	EventStrictRecoverySet:  {anything, slog.LevelWarn},
+	EventReleaseUnconfirmed: {releasing, slog.LevelWarn},
+	EventExtendFailed:       {renewing, slog.LevelWarn},
 }
 
 // placed says what an event is about, and how much it matters.
@@ -365,9 +367,9 @@ func placed(e *Event) (aspect, slog.Level) {
 	switch {
 	case known:
 		return place.about, place.level
-	case e.Kind == AcquireFailed && (e.Reason == ReasonNoQuorum || e.Reason == ReasonMisconfigured):
+	case e.Kind == EventAcquireFailed && (e.Reason == ReasonNoQuorum || e.Reason == ReasonMisconfigured):
 		return acquiring, slog.LevelWarn
-	case e.Kind == LockReleased && e.Reason == ReasonMaxHold:
+	case e.Kind == EventLockReleased && e.Reason == ReasonMaxHold:
 		return anything, slog.LevelWarn
 	}
 	return anything, slog.LevelDebug
@@ -404,7 +406,7 @@ func (l *eventLogger) write(e *Event, level slog.Level, left int) {
 	}
 	if e.Err != nil {
 		key := "error"
-		if e.Kind == ClusterFounded || e.Kind == MaxTTLRaised || e.Kind == StrictRecoverySet {
+		if e.Kind == EventClusterFounded || e.Kind == EventMaxTTLRaised || e.Kind == EventStrictRecoverySet {
 			key = "detail" // it says what was done
 		}
 		r.AddAttrs(slog.String(key, e.Err.Error()))

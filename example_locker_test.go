@@ -109,7 +109,7 @@ func ExampleOpen() {
 
 	down := make(chan string, 1)
 	tell := func(e redlock.Event) {
-		if e.Kind == redlock.NodeDown {
+		if e.Kind == redlock.EventNodeDown {
 			select {
 			case down <- e.Name:
 			default: // never block
@@ -292,7 +292,7 @@ func ExampleQuorumError() {
 	if errors.As(err, &failed) {
 		granted := 0
 		for _, n := range failed.Nodes { // each has its name, outcome and cause
-			if n.Outcome == redlock.Granted {
+			if n.Outcome == redlock.OutcomeGranted {
 				granted++
 			}
 		}
@@ -363,19 +363,19 @@ func Example_errors() {
 
 // Unknown and failed differ in what may still happen on the node.
 func ExampleOutcome_String() {
-	fmt.Println(redlock.Granted, redlock.Taken, redlock.Abstained, redlock.Unknown, redlock.Failed, redlock.Pending)
+	fmt.Println(redlock.OutcomeGranted, redlock.OutcomeTaken, redlock.OutcomeAbstained, redlock.OutcomeUnknown, redlock.OutcomeFailed, redlock.OutcomePending)
 	// Output: granted taken abstained unknown failed pending
 }
 
 func ExampleEventKind_String() {
-	fmt.Println(redlock.NodeDown, "|", redlock.LockLost)
+	fmt.Println(redlock.EventNodeDown, "|", redlock.EventLockLost)
 	// Output: node down | lock lost
 }
 
 // An Event says what happened, to which node or lock, and why.
 func ExampleEvent() {
-	e := redlock.Event{Kind: redlock.LockLost, Node: -1, Resource: "orders/42", Token: 7, Err: redlock.ErrLost}
-	if e.Kind == redlock.LockLost {
+	e := redlock.Event{Kind: redlock.EventLockLost, Node: -1, Resource: "orders/42", Token: 7, Err: redlock.ErrLost}
+	if e.Kind == redlock.EventLockLost {
 		fmt.Printf("%s: %s, token %v: %v\n", e.Kind, e.Resource, e.Token, e.Err)
 	}
 	// Output: lock lost: orders/42, token 7: redlock: lost

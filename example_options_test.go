@@ -338,7 +338,7 @@ func ExampleWithObserver() {
 	defer nodes.Close()
 	down := make(chan redlock.Event, 1)
 	locker := lockerOn(nodes, redlock.WithObserver(func(e redlock.Event) {
-		if e.Kind == redlock.NodeDown {
+		if e.Kind == redlock.EventNodeDown {
 			down <- e
 		}
 	}))
@@ -359,7 +359,7 @@ func ExampleWithoutClockWatch() {
 	defer nodes.Close()
 	steps := func(told *atomic.Int64) redlock.Option {
 		return redlock.WithObserver(func(e redlock.Event) {
-			if e.Kind == redlock.NodeClockStepped {
+			if e.Kind == redlock.EventNodeClockStepped {
 				told.Add(1)
 			}
 		})

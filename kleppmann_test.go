@@ -187,7 +187,7 @@ func TestKleppmannTheClockOfCJumps(t *testing.T) {
 				if l, err := second.TryAcquire(t.Context(), "another"); err == nil {
 					_ = l.Release(t.Context())
 				}
-				return slices.Contains(log.Nodes(redlock.NodeClockStepped), 2)
+				return slices.Contains(log.Nodes(redlock.EventNodeClockStepped), 2)
 			})
 		}
 		next, err := second.TryAcquire(t.Context(), "orders/42")

@@ -275,7 +275,7 @@ func TestTheLeastTimeEndsWithTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a loss, after fn has returned: an event
 		var lost int
 		l, nodes := newLocker(t, 3, redlock.WithObserver(func(e redlock.Event) {
-			if e.Kind == redlock.LockLost {
+			if e.Kind == redlock.EventLockLost {
 				lost++
 			}
 		}))

@@ -259,10 +259,10 @@ func TestObserversAreToldOnce(t *testing.T) {
 			mustRelease(t, mustAcquire(t, l, "orders/42"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if down := told.of(redlock.NodeDown); len(down) != 1 || down[0].Node != 1 || down[0].Name != "node-1" || down[0].Err == nil {
+		if down := told.of(redlock.EventNodeDown); len(down) != 1 || down[0].Node != 1 || down[0].Name != "node-1" || down[0].Err == nil {
 			t.Errorf("a node is down: got %+v; want one event that names it and says why", down)
 		}
-		if up := told.of(redlock.NodeUp); len(up) != 0 {
+		if up := told.of(redlock.EventNodeUp); len(up) != 0 {
 			t.Errorf("before its return: got %+v; want no event", up)
 		}
 		nodes.Node(1).Start()
@@ -270,7 +270,7 @@ func TestObserversAreToldOnce(t *testing.T) {
 			mustRelease(t, mustAcquire(t, l, "orders/42"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if up := told.of(redlock.NodeUp); len(up) != 1 || up[0].Node != 1 {
+		if up := told.of(redlock.EventNodeUp); len(up) != 1 || up[0].Node != 1 {
 			t.Errorf("the node is back: got %+v; want one event", up)
 		}
 		lock := mustAcquire(t, l, "orders/42")
@@ -280,7 +280,7 @@ func TestObserversAreToldOnce(t *testing.T) {
 		}
 		wantError(t, "Release", lock.Release(t.Context()), redlock.ErrNoQuorum)
 		synctest.Wait()
-		if got := told.of(redlock.ReleaseUnconfirmed); len(got) != 1 || got[0].Resource != "orders/42" || got[0].Token != lock.Token() {
+		if got := told.of(redlock.EventReleaseUnconfirmed); len(got) != 1 || got[0].Resource != "orders/42" || got[0].Token != lock.Token() {
 			t.Errorf("a release that nobody confirmed: got %+v; want one event", got)
 		}
 		for _, n := range nodes.Nodes() {

@@ -88,7 +88,7 @@ func (l *core) usable(ctx context.Context, op string) error {
 // tellAttempt tells that an attempt brought no lock.
 func (l *core) tellAttempt(ctx context.Context, resource string, start clock.Instant, rounds int, err error) {
 	l.recorder.tell(Event{
-		Kind: AttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
+		Kind: EventAttemptFailed, Node: -1, Resource: resource, Err: err, Reason: refusal(err),
 		Duration: l.clock.Early().Sub(start), Rounds: rounds, Context: ctx,
 	})
 }

@@ -52,7 +52,7 @@ func TestLossIsToldBeforeAnyServerCanGiveTheNameAway(t *testing.T) {
 				}
 				wantLost(t, lock)
 				synctest.Wait()
-				if got := len(told.of(redlock.LockLost)); got != 1 {
+				if got := len(told.of(redlock.EventLockLost)); got != 1 {
 					t.Errorf("%s after %v: %d events of the loss; want 1", how, after, got)
 				}
 				network.cut.Store(false) // for Close
@@ -122,7 +122,7 @@ func TestALockThatTheNodesForgotEndsAtTheNextRenewal(t *testing.T) {
 		}
 		wantLost(t, lock)
 		var failed *redlock.QuorumError
-		if !errors.As(lock.Err(), &failed) || failed.Nodes[0].Outcome != redlock.Taken {
+		if !errors.As(lock.Err(), &failed) || failed.Nodes[0].Outcome != redlock.OutcomeTaken {
 			t.Errorf("got %v; want a *QuorumError that names the nodes", lock.Err())
 		}
 		time.Sleep(time.Second)
@@ -184,7 +184,7 @@ func TestASlowObserverDelaysNoLoss(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			slow := redlock.WithObserver(func(e redlock.Event) {
-				if e.Kind == redlock.LockLost {
+				if e.Kind == redlock.EventLockLost {
 					time.Sleep(time.Minute)
 				}
 			})

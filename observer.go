@@ -11,75 +11,75 @@ import (
 type EventKind uint8
 
 const (
-	// NodeDown says that a node stopped answering, or refuses; Err says why.
-	NodeDown EventKind = iota + 1
-	// NodeUp says that a node that was down answers again; Duration is for how long
+	// EventNodeDown says that a node stopped answering, or refuses; Err says why.
+	EventNodeDown EventKind = iota + 1
+	// EventNodeUp says that a node that was down answers again; Duration is for how long
 	// it was down.
-	NodeUp
-	// NodeAbstains says that a node answers and does not vote; Err says why.
-	NodeAbstains
-	// NodeVotes says that a node votes that abstained: it has joined.
-	NodeVotes
-	// NodeRefusesWrites says that a node answers and refuses to write (its memory is
+	EventNodeUp
+	// EventNodeAbstains says that a node answers and does not vote; Err says why.
+	EventNodeAbstains
+	// EventNodeVotes says that a node votes that abstained: it has joined.
+	EventNodeVotes
+	// EventNodeRefusesWrites says that a node answers and refuses to write (its memory is
 	// full, its disk failed, it lacks replicas, it is a replica itself), so that it
 	// grants no lock; Err says why, in the server's words. It is told at the first
 	// refusal, not again at each.
-	NodeRefusesWrites
-	// NodeTakesWrites says that a node that refused to write has written again: it
+	EventNodeRefusesWrites
+	// EventNodeTakesWrites says that a node that refused to write has written again: it
 	// granted a lock, or a look proved it; Duration is for how long it refused.
-	NodeTakesWrites
-	// ClusterFounded says that this client made a node a member beyond the table
+	EventNodeTakesWrites
+	// EventClusterFounded says that this client made a node a member beyond the table
 	// of the ordinary way: a new cluster, or one whose majority lost its memory.
 	// Tokens lean on the clocks there once; Err says where.
-	ClusterFounded
-	// MaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
+	EventClusterFounded
+	// EventMaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
 	// record says, raises it there: for the whole cluster, until it is lowered
 	// (Cluster.LowerMaxTTL). Err says from what to what. It is told before the record
 	// changes, once for each node.
-	MaxTTLRaised
-	// StrictRecoverySet says that this client, which has WithStrictRecovery, writes it
+	EventMaxTTLRaised
+	// EventStrictRecoverySet says that this client, which has WithStrictRecovery, writes it
 	// into the record of a node of a cluster that was without: for all clients, and for
 	// good. Err says so. It is told before the record changes, once for each node.
-	StrictRecoverySet
-	// LockLost says that a lock ended without having been released; Err and Reason
+	EventStrictRecoverySet
+	// EventLockLost says that a lock ended without having been released; Err and Reason
 	// say why, Held how long it was held.
-	LockLost
-	// NodeClockStepped says that a node's clock stepped, and that it abstains for
+	EventLockLost
+	// EventNodeClockStepped says that a node's clock stepped, and that it abstains for
 	// MaxTTL; Err says by how much.
-	NodeClockStepped
-	// ReleaseUnconfirmed says that no quorum confirmed a release within its bound; Err is
+	EventNodeClockStepped
+	// EventReleaseUnconfirmed says that no quorum confirmed a release within its bound; Err is
 	// the *QuorumError, Duration the bound. The hold is over all the same, and the
 	// rollback goes on.
-	ReleaseUnconfirmed
-	// LockAcquired says that a lock was taken. Duration is how long the call took,
+	EventReleaseUnconfirmed
+	// EventLockAcquired says that a lock was taken. Duration is how long the call took,
 	// Waited how much of that went by before the attempt that brought it, Attempts how
 	// many it took, Rounds the round trips of the last one, Validity what the holder has.
-	LockAcquired
-	// AcquireFailed says that Acquire, TryAcquire or Do returned without a lock; Err and
+	EventLockAcquired
+	// EventAcquireFailed says that Acquire, TryAcquire or Do returned without a lock; Err and
 	// Reason say why, Duration after how long. A call with faulty arguments, or to a
 	// Locker that was closed already, is no event.
-	AcquireFailed
-	// AttemptFailed says that one attempt of an acquisition brought no lock and was
+	EventAcquireFailed
+	// EventAttemptFailed says that one attempt of an acquisition brought no lock and was
 	// rolled back; Err and Reason say why. Acquire may go on to the next one.
-	AttemptFailed
-	// LockExtended says that a quorum confirmed a held lock, for Extend or for a renewal;
+	EventAttemptFailed
+	// EventLockExtended says that a quorum confirmed a held lock, for Extend or for a renewal;
 	// Duration is how long that took, Validity what the holder has since.
-	LockExtended
-	// ExtendFailed says that Extend or a renewal brought no confirmation, and that the
+	EventLockExtended
+	// EventExtendFailed says that Extend or a renewal brought no confirmation, and that the
 	// lock is held all the same, for Validity; Err and Reason say why. A renewal is
 	// tried again.
-	ExtendFailed
-	// LockReleased says that a hold was ended by its holder (ReasonReleased), by
+	EventExtendFailed
+	// EventLockReleased says that a hold was ended by its holder (ReasonReleased), by
 	// WithMaxHold (ReasonMaxHold) or by Close (ReasonClosed). Held is how long it was
 	// held, Validity what was left of it: little means that the work took almost too
 	// long for its lease.
-	LockReleased
-	// ReleaseConfirmed says that a quorum confirmed that a lock's key is gone; Duration
+	EventLockReleased
+	// EventReleaseConfirmed says that a quorum confirmed that a lock's key is gone; Duration
 	// is how long that took.
-	ReleaseConfirmed
-	// LockReentered says that a call was given one more handle on a hold that its context
+	EventReleaseConfirmed
+	// EventLockReentered says that a call was given one more handle on a hold that its context
 	// carries (WithReentry). The hold is the same one.
-	LockReentered
+	EventLockReentered
 )
 
 var eventNames = [...]string{
@@ -100,7 +100,7 @@ func (k EventKind) String() string {
 
 // routine tells whether events of this kind come with every operation. The others
 // are worth more when there is no room for all.
-func (k EventKind) routine() bool { return k >= LockAcquired }
+func (k EventKind) routine() bool { return k >= EventLockAcquired }
 
 // Turn is how a lock was come by that others may have waited for as well.
 type Turn uint8

@@ -51,7 +51,7 @@ func TestAHoldIsToldFromItsBeginningToItsEnd(t *testing.T) {
 		mustRelease(t, lock)
 		synctest.Wait()
 		want := []redlock.EventKind{
-			redlock.LockAcquired, redlock.LockExtended, redlock.LockExtended, redlock.LockReleased, redlock.ReleaseConfirmed,
+			redlock.EventLockAcquired, redlock.EventLockExtended, redlock.EventLockExtended, redlock.EventLockReleased, redlock.EventReleaseConfirmed,
 		}
 		if got := told.kinds(); !slices.Equal(got, want) {
 			t.Fatalf("got %v; want %v", got, want)
@@ -90,7 +90,7 @@ func TestEveryEndOfAHoldHasItsReason(t *testing.T) {
 		}
 		time.Sleep(redlock.DefaultTTL)
 		must(t, l.Close())
-		ends := append(told.of(redlock.LockReleased), told.of(redlock.LockLost)...)
+		ends := append(told.of(redlock.EventLockReleased), told.of(redlock.EventLockLost)...)
 		seen := 0
 		for _, e := range ends {
 			if e.Resource == "warm" {
@@ -98,7 +98,7 @@ func TestEveryEndOfAHoldHasItsReason(t *testing.T) {
 			}
 			seen++
 			lost := e.Resource == "lapsed" || e.Resource == "gone"
-			if e.Reason.String() != e.Resource || (e.Kind == redlock.LockLost) != lost || errors.Is(e.Err, redlock.ErrLost) != lost {
+			if e.Reason.String() != e.Resource || (e.Kind == redlock.EventLockLost) != lost || errors.Is(e.Err, redlock.ErrLost) != lost {
 				t.Errorf("%s: got %+v; want that reason, and a loss with its error where it is one", e.Resource, e)
 			}
 		}
@@ -125,7 +125,7 @@ func TestACallThatBringsNoLockHasItsReason(t *testing.T) {
 			t.Helper()
 			_, err := l.TryAcquire(t.Context(), resource)
 			synctest.Wait()
-			got := told.of(redlock.AcquireFailed)
+			got := told.of(redlock.EventAcquireFailed)
 			if err == nil || len(got) != 1 || got[0].Reason != want || !errors.Is(err, got[0].Err) || got[0].Resource != resource {
 				t.Errorf("%s: got %v and %+v; want one event with the error, of reason %v", resource, err, got, want)
 			}
@@ -141,7 +141,7 @@ func TestACallThatBringsNoLockHasItsReason(t *testing.T) {
 		_, err := l.Acquire(ctx, "orders/42")
 		wantError(t, "Acquire", err, context.Canceled)
 		synctest.Wait()
-		if got := told.of(redlock.AcquireFailed); len(got) != 1 || got[0].Reason != redlock.ReasonCancelled {
+		if got := told.of(redlock.EventAcquireFailed); len(got) != 1 || got[0].Reason != redlock.ReasonCancelled {
 			t.Errorf("got %+v; want one event of reason cancelled", got)
 		}
 		for _, n := range nodes.Nodes() {
@@ -210,15 +210,15 @@ func TestALossIsToldThoughAcquisitionsFloodTheObserver(t *testing.T) {
 		var once sync.Once
 		l, _ := newLocker(t, 1, redlock.WithObserver(func(redlock.Event) { once.Do(func() { <-hung }) }), told.option())
 		for range 2 * dispatch.Bound {
-			redlock.Tell(l, redlock.Event{Kind: redlock.LockAcquired, Node: -1})
+			redlock.Tell(l, redlock.Event{Kind: redlock.EventLockAcquired, Node: -1})
 		}
-		redlock.Tell(l, redlock.Event{Kind: redlock.LockLost, Node: -1, Reason: redlock.ReasonGone})
+		redlock.Tell(l, redlock.Event{Kind: redlock.EventLockLost, Node: -1, Reason: redlock.ReasonGone})
 		close(hung)
 		synctest.Wait()
-		if got := len(told.of(redlock.LockLost)); got != 1 {
+		if got := len(told.of(redlock.EventLockLost)); got != 1 {
 			t.Errorf("got %d losses; want the one", got)
 		}
-		if got, told := l.Stats().EventsDropped, len(told.of(redlock.LockAcquired)); got == 0 || got+uint64(told) != 2*dispatch.Bound {
+		if got, told := l.Stats().EventsDropped, len(told.of(redlock.EventLockAcquired)); got == 0 || got+uint64(told) != 2*dispatch.Bound {
 			t.Errorf("got %d dropped and %d told; want %d together", got, told, 2*dispatch.Bound)
 		}
 	})
@@ -278,8 +278,8 @@ func TestStatsAgreeWithThemselvesAndWithTheEvents(t *testing.T) {
 			t.Errorf("got %+v; want %d acquired and %d failed", s, acquired.Load()+2, failed.Load())
 		}
 		for k, got := range map[redlock.EventKind]uint64{
-			redlock.LockAcquired: s.Acquired, redlock.AttemptFailed: s.Rollbacks, redlock.LockExtended: s.Extended, redlock.ExtendFailed: s.ExtendFailed,
-			redlock.LockReleased: s.Released, redlock.LockLost: s.Lost, redlock.ReleaseConfirmed: s.Confirmed, redlock.ReleaseUnconfirmed: s.Unconfirmed,
+			redlock.EventLockAcquired: s.Acquired, redlock.EventAttemptFailed: s.Rollbacks, redlock.EventLockExtended: s.Extended, redlock.EventExtendFailed: s.ExtendFailed,
+			redlock.EventLockReleased: s.Released, redlock.EventLockLost: s.Lost, redlock.EventReleaseConfirmed: s.Confirmed, redlock.EventReleaseUnconfirmed: s.Unconfirmed,
 		} {
 			if want := uint64(len(told.of(k))); got != want {
 				t.Errorf("%v: got %d counted; want %d, as many as were told", k, got, want)
@@ -344,7 +344,7 @@ func TestAHandOverIsToldAsOne(t *testing.T) {
 		mustRelease(t, first)
 		wg.Wait()
 		synctest.Wait()
-		got := told.of(redlock.LockAcquired)
+		got := told.of(redlock.EventLockAcquired)
 		last := got[len(got)-1]
 		if last.Turn != redlock.TurnHandedOver || last.Waited.Round(time.Second) != time.Second || last.Duration < last.Waited {
 			t.Errorf("got %+v; want a lock that was handed over after a second", last)
@@ -356,7 +356,7 @@ func TestAHandOverIsToldAsOne(t *testing.T) {
 		mustRelease(t, lock)
 		wg.Wait()
 		synctest.Wait()
-		got = told.of(redlock.LockAcquired)
+		got = told.of(redlock.EventLockAcquired)
 		if last := got[len(got)-1]; last.Turn != redlock.TurnGranted || last.Attempts < 2 || last.Waited.Round(time.Second) != time.Second {
 			t.Errorf("got %+v; want a lock that was granted after a second", last)
 		}
@@ -421,7 +421,7 @@ func TestAnEntryIntoAHoldIsNoSecondLock(t *testing.T) {
 			})
 		}))
 		synctest.Wait()
-		want := []redlock.EventKind{redlock.LockAcquired, redlock.LockReentered, redlock.LockReleased, redlock.ReleaseConfirmed}
+		want := []redlock.EventKind{redlock.EventLockAcquired, redlock.EventLockReentered, redlock.EventLockReleased, redlock.EventReleaseConfirmed}
 		if got := told.kinds(); !slices.Equal(got, want) {
 			t.Errorf("got %v; want %v", got, want)
 		}

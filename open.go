@@ -33,7 +33,7 @@ const slowStart = 3 * time.Second
 // Open connects to every node and asks whether it votes, for at most four node
 // timeouts, or until ctx is done; nodes that are slow, and that a quorum depends
 // on, get three seconds. It succeeds while a quorum answers: the nodes
-// that did not are told to WithObserver as NodeDown, and are tried again by
+// that did not are told to WithObserver as EventNodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
 // names each node's fault, and keeps nothing open. One server under two addresses
 // is ErrMisconfigured, also where the others form a quorum. Faults of the arguments come

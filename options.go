@@ -220,7 +220,7 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 // WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
 // a day. The default is DefaultMaxTTL, 30s. Give every client of the nodes the same value. It is the cluster's, not
 // this client's: one with a larger value raises it in the nodes' records before it
-// takes a lock, and tells so (MaxTTLRaised). Every node that restarts then waits so
+// takes a lock, and tells so (EventMaxTTLRaised). Every node that restarts then waits so
 // long before it votes again, also when that client is gone. It falls only by
 // Cluster.LowerMaxTTL.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
@@ -296,7 +296,7 @@ func WithCredentials(provider func(ctx context.Context) (username, password stri
 //
 // It becomes the cluster's, for all clients and for good. A client that founds or
 // admits with it writes it into the nodes' records. So does one that meets a cluster
-// without it, before it takes a lock, and tells so (StrictRecoverySet).
+// without it, before it takes a lock, and tells so (EventStrictRecoverySet).
 // While one such record is left, no client founds the cluster anew by itself.
 //
 // Where no record is left, on any node, nothing says it any more: a client without

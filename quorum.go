@@ -8,30 +8,30 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// Outcome is what one node did in one round. Unknown and Failed differ in what
+// Outcome is what one node did in one round. OutcomeUnknown and OutcomeFailed differ in what
 // the caller must do next: an unknown command may have run, or may still run.
 type Outcome uint8
 
 const (
-	// Pending is no reply yet when the verdict was known.
-	Pending Outcome = iota
-	// Granted means that the node gave, confirmed or removed what was asked.
-	Granted
-	// Taken means that the node answered, and the name is somebody else's (or, to an
+	// OutcomePending is no reply yet when the verdict was known.
+	OutcomePending Outcome = iota
+	// OutcomeGranted means that the node gave, confirmed or removed what was asked.
+	OutcomeGranted
+	// OutcomeTaken means that the node answered, and the name is somebody else's (or, to an
 	// extension or a raise, no longer ours).
-	Taken
-	// Abstained means that the node answered and does not vote: it is no member, or it
+	OutcomeTaken
+	// OutcomeAbstained means that the node answered and does not vote: it is no member, or it
 	// would not be trusted with this vote.
-	Abstained
-	// Unknown means that it timed out, or its connection was lost: it may have happened.
-	Unknown
-	// Failed means that it did not happen: never sent, or refused before the first write.
-	Failed
+	OutcomeAbstained
+	// OutcomeUnknown means that it timed out, or its connection was lost: it may have happened.
+	OutcomeUnknown
+	// OutcomeFailed means that it did not happen: never sent, or refused before the first write.
+	OutcomeFailed
 )
 
 // The rules count the same outcomes by the same numbers.
-var _ = [1]struct{}{}[(Pending-Outcome(quorum.Pending))|(Granted-Outcome(quorum.Granted))|(Taken-Outcome(quorum.Taken))|
-	(Abstained-Outcome(quorum.Abstained))|(Unknown-Outcome(quorum.Unknown))|(Failed-Outcome(quorum.Failed))]
+var _ = [1]struct{}{}[(OutcomePending-Outcome(quorum.Pending))|(OutcomeGranted-Outcome(quorum.Granted))|(OutcomeTaken-Outcome(quorum.Taken))|
+	(OutcomeAbstained-Outcome(quorum.Abstained))|(OutcomeUnknown-Outcome(quorum.Unknown))|(OutcomeFailed-Outcome(quorum.Failed))]
 
 // String returns the outcome in one word.
 func (o Outcome) String() string { return quorum.Outcome(o).String() }
@@ -62,7 +62,7 @@ func (e *QuorumError) Error() string {
 	var b strings.Builder
 	granted := 0
 	for _, n := range e.Nodes {
-		if n.Outcome == Granted {
+		if n.Outcome == OutcomeGranted {
 			granted++
 		}
 	}

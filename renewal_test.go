@@ -215,7 +215,7 @@ func TestAForbiddenNameTakesNoOtherLocksRenewal(t *testing.T) {
 				t.Fatalf("%s: %v; want it renewed", lock.Resource(), err)
 			}
 		}
-		for _, e := range told.of(redlock.ExtendFailed) {
+		for _, e := range told.of(redlock.EventExtendFailed) {
 			if e.Resource != "forbidden" {
 				t.Fatalf("%s was not renewed at once: %v", e.Resource, e.Err)
 			}

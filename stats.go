@@ -211,39 +211,39 @@ type nodeCounters struct {
 // take counts an event.
 func (c *counters) take(e *Event) {
 	switch e.Kind {
-	case LockAcquired:
+	case EventLockAcquired:
 		c.acquiring.Add(int64(e.Duration))
 		c.waited.Add(int64(e.Waited))
 		c.round(e)
 		c.acquired.Add(1)
-	case LockReentered:
+	case EventLockReentered:
 		c.entered.Add(1)
-	case AcquireFailed:
+	case EventAcquireFailed:
 		c.refused[e.Reason].Add(1)
-	case AttemptFailed:
+	case EventAttemptFailed:
 		c.round(e)
 		c.failed.Add(1)
-	case LockExtended:
+	case EventLockExtended:
 		c.extending.Add(int64(e.Duration))
 		c.extended.Add(1)
-	case ExtendFailed:
+	case EventExtendFailed:
 		c.stalled.Add(1)
-	case LockReleased, LockLost:
+	case EventLockReleased, EventLockLost:
 		c.held.Add(int64(e.Held))
 		c.left.Add(int64(e.Validity))
 		c.ended[e.Reason].Add(1)
-	case ReleaseConfirmed:
+	case EventReleaseConfirmed:
 		c.releasing.Add(int64(e.Duration))
 		c.freed.Add(1)
-	case ReleaseUnconfirmed:
+	case EventReleaseUnconfirmed:
 		c.unfreed.Add(1)
-	case NodeDown, NodeUp:
-		c.nodes[e.Node].down.Store(e.Kind == NodeDown)
-	case NodeAbstains, NodeVotes:
-		c.nodes[e.Node].abstains.Store(e.Kind == NodeAbstains)
-	case NodeRefusesWrites, NodeTakesWrites:
-		c.nodes[e.Node].refuses.Store(e.Kind == NodeRefusesWrites)
-	case ClusterFounded, MaxTTLRaised, StrictRecoverySet, NodeClockStepped:
+	case EventNodeDown, EventNodeUp:
+		c.nodes[e.Node].down.Store(e.Kind == EventNodeDown)
+	case EventNodeAbstains, EventNodeVotes:
+		c.nodes[e.Node].abstains.Store(e.Kind == EventNodeAbstains)
+	case EventNodeRefusesWrites, EventNodeTakesWrites:
+		c.nodes[e.Node].refuses.Store(e.Kind == EventNodeRefusesWrites)
+	case EventClusterFounded, EventMaxTTLRaised, EventStrictRecoverySet, EventNodeClockStepped:
 	}
 }
 

@@ -28,7 +28,7 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 			lock := mustAcquire(t, l, "orders/42")
 
 			setClocks(t, servers[:1], offset)
-			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0}) })
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.EventNodeClockStepped), []int{0}) })
 			if err := lock.Err(); err != nil {
 				t.Fatalf("after one clock stepped: got %v; want the lock held", err)
 			}
@@ -71,7 +71,7 @@ func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 				if l, err := other.TryAcquire(t.Context(), "another"); err == nil {
 					_ = l.Release(t.Context())
 				}
-				return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0, 1, 2})
+				return slices.Equal(log.Nodes(redlock.EventNodeClockStepped), []int{0, 1, 2})
 			})
 		}
 		second, err := other.TryAcquire(t.Context(), "orders/42")
@@ -167,7 +167,7 @@ func TestAJumpBackKeepsADeadHoldersLeaseAndSaysSo(t *testing.T) {
 			if tt.watched {
 				want = []int{0, 1, 2}
 			}
-			if got := log.Nodes(redlock.NodeClockStepped); !slices.Equal(got, want) {
+			if got := log.Nodes(redlock.EventNodeClockStepped); !slices.Equal(got, want) {
 				t.Errorf("got the nodes %v reported; want %v", got, want)
 			}
 		})
@@ -361,14 +361,14 @@ func TestAStepWhileTheLockerWasIdleIsSeenByTheWordOfOneNodeThatDidNot(t *testing
 			lock, err := l.TryAcquire(t.Context(), "orders/42")
 			synctest.Wait()
 			for range 5 { // one that was not sent that, since it was decided, says its time to the next
-				if slices.Equal(log.Nodes(redlock.NodeClockStepped), want) {
+				if slices.Equal(log.Nodes(redlock.EventNodeClockStepped), want) {
 					break
 				}
 				time.Sleep(200 * time.Millisecond)
 				_, _ = l.TryAcquire(t.Context(), "orders/43")
 				synctest.Wait()
 			}
-			got := log.Nodes(redlock.NodeClockStepped)
+			got := log.Nodes(redlock.EventNodeClockStepped)
 			if stepped == 4 && len(got) == 3 { // once three abstain, nobody needs to ask the fourth
 				want = want[:3]
 			}
@@ -397,7 +397,7 @@ func TestAStepWhileTheLockerWasIdleIsNotSeenWithoutTheWatch(t *testing.T) {
 		}
 		lock := mustAcquire(t, l, "orders/42") // of any three nodes that grant, one has stepped
 		synctest.Wait()
-		if got := log.Nodes(redlock.NodeClockStepped); len(got) > 0 || lock.Err() != nil {
+		if got := log.Nodes(redlock.EventNodeClockStepped); len(got) > 0 || lock.Err() != nil {
 			t.Errorf("got %v reported, and %v; want nothing reported and the lock held", got, lock.Err())
 		}
 	})

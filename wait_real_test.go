@@ -189,7 +189,7 @@ func TestAClockThatJumpsDoesNotDisturbTheQueue(t *testing.T) {
 			first := o.comes(fakeClockLocker(t, servers), "A", 1)
 			second := o.comes(fakeClockLocker(t, servers), "B", 2)
 			setClocks(t, servers[:1], offset)
-			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.NodeClockStepped), []int{0}) })
+			eventually(t, 10*time.Second, func() bool { return slices.Equal(log.Nodes(redlock.EventNodeClockStepped), []int{0}) })
 			if must(t, lock.Err()); len(first)+len(second) > 0 {
 				t.Fatal("somebody else has the lock, for one clock that jumped")
 			}

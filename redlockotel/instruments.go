@@ -61,28 +61,28 @@ func (i *instruments) make(m metric.Meter) error {
 func (i *instruments) measure(ctx context.Context, e *redlock.Event) {
 	failed := failure(e)
 	switch e.Kind {
-	case redlock.LockAcquired:
+	case redlock.EventLockAcquired:
 		turn := attribute.String("redlock.turn", e.Turn.String())
 		i.acquire.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(turn))
 		i.wait.Record(ctx, e.Waited.Seconds(), metric.WithAttributes(turn))
-	case redlock.AcquireFailed:
+	case redlock.EventAcquireFailed:
 		i.acquire.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(failed...))
-	case redlock.AttemptFailed:
+	case redlock.EventAttemptFailed:
 		i.attempts.Add(ctx, 1, metric.WithAttributes(failed...))
-	case redlock.LockExtended, redlock.ExtendFailed:
+	case redlock.EventLockExtended, redlock.EventExtendFailed:
 		i.extend.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(append(failed, attribute.Bool("redlock.extend.renewal", e.Renewal))...))
-	case redlock.LockReleased:
+	case redlock.EventLockReleased:
 		i.hold.Record(ctx, e.Held.Seconds(), metric.WithAttributes(attribute.String("redlock.hold.end", e.Reason.String())))
 		i.remaining.Record(ctx, e.Validity.Seconds(), metric.WithAttributes(attribute.String("redlock.hold.end", e.Reason.String())))
-	case redlock.LockLost:
+	case redlock.EventLockLost:
 		i.hold.Record(ctx, e.Held.Seconds(), metric.WithAttributes(attribute.String("redlock.hold.end", e.Reason.String())))
 		i.losses.Add(ctx, 1, metric.WithAttributes(failed...))
-	case redlock.ReleaseConfirmed, redlock.ReleaseUnconfirmed:
+	case redlock.EventReleaseConfirmed, redlock.EventReleaseUnconfirmed:
 		i.release.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(failed...))
-	case redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes,
-		redlock.NodeRefusesWrites, redlock.NodeTakesWrites, redlock.NodeClockStepped:
+	case redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventNodeAbstains, redlock.EventNodeVotes,
+		redlock.EventNodeRefusesWrites, redlock.EventNodeTakesWrites, redlock.EventNodeClockStepped:
 		i.changes.Add(ctx, 1, metric.WithAttributes(attribute.String("redlock.node.name", e.Name), attribute.String("redlock.node.change", change(e.Kind))))
-	case redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.StrictRecoverySet, redlock.LockReentered:
+	case redlock.EventClusterFounded, redlock.EventMaxTTLRaised, redlock.EventStrictRecoverySet, redlock.EventLockReentered:
 	}
 }
 

@@ -18,25 +18,25 @@ func (o *Observer) span(ctx context.Context, e *redlock.Event) {
 	var attrs []attribute.KeyValue
 	took, kind := e.Duration, trace.SpanKindClient
 	switch e.Kind {
-	case redlock.LockAcquired:
+	case redlock.EventLockAcquired:
 		name = "redlock.acquire"
 		attrs = append(attrs, attribute.Int("redlock.attempts", e.Attempts), attribute.Int("redlock.rounds", e.Rounds),
 			attribute.String("redlock.turn", e.Turn.String()), attribute.Float64("redlock.wait", e.Waited.Seconds()))
-	case redlock.AcquireFailed:
+	case redlock.EventAcquireFailed:
 		name = "redlock.acquire"
 		attrs = append(attrs, attribute.Int("redlock.attempts", e.Attempts))
-	case redlock.LockExtended, redlock.ExtendFailed:
+	case redlock.EventLockExtended, redlock.EventExtendFailed:
 		if e.Renewal { // nobody called, and a lock that is held for days has thousands
 			return
 		}
 		name = "redlock.extend"
-	case redlock.LockReleased, redlock.LockLost:
+	case redlock.EventLockReleased, redlock.EventLockLost:
 		name, took, kind = "redlock.hold", e.Held, trace.SpanKindInternal
 		attrs = append(attrs, attribute.String("redlock.hold.end", e.Reason.String()))
-	case redlock.ReleaseConfirmed, redlock.ReleaseUnconfirmed:
+	case redlock.EventReleaseConfirmed, redlock.EventReleaseUnconfirmed:
 		name = "redlock.release"
-	case redlock.AttemptFailed, redlock.LockReentered, redlock.NodeDown, redlock.NodeUp, redlock.NodeAbstains, redlock.NodeVotes,
-		redlock.ClusterFounded, redlock.MaxTTLRaised, redlock.StrictRecoverySet, redlock.NodeClockStepped, redlock.NodeRefusesWrites, redlock.NodeTakesWrites: // of a node, or of a part of something
+	case redlock.EventAttemptFailed, redlock.EventLockReentered, redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventNodeAbstains, redlock.EventNodeVotes,
+		redlock.EventClusterFounded, redlock.EventMaxTTLRaised, redlock.EventStrictRecoverySet, redlock.EventNodeClockStepped, redlock.EventNodeRefusesWrites, redlock.EventNodeTakesWrites: // of a node, or of a part of something
 		return
 	default: // of a later version
 		return
@@ -50,7 +50,7 @@ func (o *Observer) span(ctx context.Context, e *redlock.Event) {
 	if o.resources {
 		attrs = append(attrs, attribute.String("redlock.resource", e.Resource))
 	}
-	if e.Kind != redlock.LockReleased { // its reason is no failure
+	if e.Kind != redlock.EventLockReleased { // its reason is no failure
 		attrs = append(attrs, failure(e)...)
 	}
 	o.record(ctx, name, kind, e, took, attrs)

@@ -117,8 +117,8 @@ type session struct {
 	lacks   *stopwatch // since when attempts find no quorum; nil if the last one found it
 
 	warn   func(string)
-	raises sync.Once // MaxTTLRaised comes from each node: one warning for all
-	binds  sync.Once // StrictRecoverySet likewise
+	raises sync.Once // EventMaxTTLRaised comes from each node: one warning for all
+	binds  sync.Once // EventStrictRecoverySet likewise
 }
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: an operator wants most to
@@ -202,16 +202,16 @@ func (c *connection) timeout() time.Duration {
 // --max-ttl or --strict-recovery typed once stays in the cluster's records for all clients.
 func (s *session) observe(e redlock.Event) {
 	switch e.Kind { //nolint:exhaustive // the others are nothing to a command
-	case redlock.MaxTTLRaised:
+	case redlock.EventMaxTTLRaised:
 		s.raises.Do(func() { s.warn("warning: --max-ttl: " + worded(e.Err.Error())) })
-	case redlock.StrictRecoverySet:
+	case redlock.EventStrictRecoverySet:
 		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + worded(e.Err.Error())) })
-	case redlock.NodeAbstains, redlock.NodeVotes:
+	case redlock.EventNodeAbstains, redlock.EventNodeVotes:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.outside[e.Name] = e.Kind == redlock.NodeAbstains
-	case redlock.AttemptFailed, redlock.AcquireFailed, redlock.LockAcquired:
-		s.wanted(e.Kind == redlock.AttemptFailed && e.Reason == redlock.ReasonNoQuorum)
+		s.outside[e.Name] = e.Kind == redlock.EventNodeAbstains
+	case redlock.EventAttemptFailed, redlock.EventAcquireFailed, redlock.EventLockAcquired:
+		s.wanted(e.Kind == redlock.EventAttemptFailed && e.Reason == redlock.ReasonNoQuorum)
 	}
 }
 

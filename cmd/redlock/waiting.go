@@ -131,5 +131,5 @@ func abstained(err error) bool {
 	if !errors.As(err, &round) {
 		return false
 	}
-	return slices.ContainsFunc(round.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.Abstained })
+	return slices.ContainsFunc(round.Nodes, func(n redlock.NodeResult) bool { return n.Outcome == redlock.OutcomeAbstained })
 }

@@ -61,7 +61,7 @@ func TestAReleaseGrantsToTheFirstInLine(t *testing.T) {
 		}
 		locktest.MustRelease(t, lock)
 		synctest.Wait()
-		if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnGranted {
+		if got := told.Of(redlock.EventLockAcquired); got[len(got)-1].Turn != redlock.TurnGranted {
 			t.Errorf("got %+v; want a lock that was granted", got[len(got)-1])
 		}
 		locktest.WantNoLocks(t, nodes, "in the end")
@@ -84,7 +84,7 @@ func TestAShortOrFixedLeaseIsNotGrantedByARelease(t *testing.T) {
 				locktest.MustRelease(t, lock)
 				locktest.MustRelease(t, locktest.Got(t, next).Lock)
 				synctest.Wait()
-				if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+				if got := told.Of(redlock.EventLockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
 					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
 				}
 			})
@@ -149,7 +149,7 @@ func TestOneReleaseInThirtyTwoLeavesTheNameFree(t *testing.T) {
 		locktest.MustRelease(t, lock)
 		synctest.Wait()
 		turns := map[redlock.Turn]int{}
-		for _, e := range told.Of(redlock.LockAcquired) {
+		for _, e := range told.Of(redlock.EventLockAcquired) {
 			turns[e.Turn]++
 		}
 		if turns[redlock.TurnGranted] < 56 || turns[redlock.TurnCalled] < 2 {
@@ -233,7 +233,7 @@ func TestAReleasePutsTheNextGoroutineInLine(t *testing.T) {
 				t.Errorf("node %d: %d asks and %d acquires; want none", i, n, m)
 			}
 		}
-		all := told.Of(redlock.LockAcquired)
+		all := told.Of(redlock.EventLockAcquired)
 		for _, e := range all[len(all)-5:] {
 			if e.Turn != redlock.TurnGranted {
 				t.Errorf("got %+v; want a lock that was granted", e)
@@ -275,7 +275,7 @@ func TestAReleaseThatCallsPutsTheNextGoroutineInLineAsWell(t *testing.T) {
 		}
 		time.Sleep(250 * time.Millisecond) // and are still, in the end
 		called := 0
-		for _, e := range told.Of(redlock.LockAcquired) {
+		for _, e := range told.Of(redlock.EventLockAcquired) {
 			if e.Turn == redlock.TurnCalled {
 				called++
 			}
@@ -486,7 +486,7 @@ func TestAReleaseCallsWhereAForeignHolderWasSeen(t *testing.T) {
 				locktest.MustRelease(t, lock)
 				locktest.MustRelease(t, locktest.Got(t, waits).Lock)
 				synctest.Wait()
-				if got := told.Of(redlock.LockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
+				if got := told.Of(redlock.EventLockAcquired); got[len(got)-1].Turn != redlock.TurnCalled {
 					t.Errorf("got %+v; want a lock that was called for", got[len(got)-1])
 				}
 			})

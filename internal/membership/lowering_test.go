@@ -147,7 +147,7 @@ func TestAClientThatTakesLongerLeasesRaisesMaxTTLAgainBeforeItVotes(t *testing.T
 			t.Errorf("the lock is on %d nodes", raised)
 		}
 		locktest.MustRelease(t, lock)
-		if got := len(told.Of(redlock.MaxTTLRaised)); got != 6 {
+		if got := len(told.Of(redlock.EventMaxTTLRaised)); got != 6 {
 			t.Errorf("got %d events of who raises; want one a node, each time", got)
 		}
 
@@ -446,9 +446,9 @@ func TestWhoRaisesMaxTTLSaysSo(t *testing.T) {
 		more := locktest.LockerOver(t, nodes, told.Option(), redlock.WithMaxTTL(time.Minute))
 		locktest.Warm(t, more)
 		time.Sleep(10 * time.Second) // the reconcile loop tries again on the full node
-		raised := told.Of(redlock.MaxTTLRaised)
-		if len(raised) != 3 || len(same.Of(redlock.MaxTTLRaised)) != 0 {
-			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.Of(redlock.MaxTTLRaised)))
+		raised := told.Of(redlock.EventMaxTTLRaised)
+		if len(raised) != 3 || len(same.Of(redlock.EventMaxTTLRaised)) != 0 {
+			t.Fatalf("got %d events of who raises, %d of who does not; want one a node, and none", len(raised), len(same.Of(redlock.EventMaxTTLRaised)))
 		}
 		locktest.WantText(t, "the event", raised[0].Err.Error(), "from 30s to 1m0s", "LowerMaxTTL")
 	})

@@ -78,7 +78,7 @@ func TestAnyNumberOfNodesThatForgotComesBackOnceEveryNodeAnswers(t *testing.T) {
 				time.Sleep(redlock.DefaultMaxTTL + time.Second)
 				locktest.WantVotes(t, fmt.Sprintf("%d of %d forgot", blank, n), l, n)
 				q := n/2 + 1
-				if founded, beyond := len(seen.Of(redlock.ClusterFounded)) > 0, n-blank < n-q+1; founded != beyond {
+				if founded, beyond := len(seen.Of(redlock.EventClusterFounded)) > 0, n-blank < n-q+1; founded != beyond {
 					t.Errorf("%d of %d forgot: got a founding: %v; want %v", blank, n, founded, beyond)
 				}
 				locktest.MustRelease(t, second)

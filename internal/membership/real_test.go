@@ -81,7 +81,7 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 	locktest.Admit(t, l)
 	locktest.Warm(t, l)
 	held := locktest.MustAcquire(t, l, "orders/1")
-	told := len(seen.Of(redlock.NodeAbstains)) + len(seen.Of(redlock.ClusterFounded))
+	told := len(seen.Of(redlock.EventNodeAbstains)) + len(seen.Of(redlock.EventClusterFounded))
 	for range 3 {
 		for _, s := range servers {
 			testkit.Must(t, s.Client().ScriptFlush(t.Context()).Err())
@@ -99,7 +99,7 @@ func TestScriptFlushOnLiveConnectionsLosesNoVoteBeyondARound(t *testing.T) {
 		locktest.MustRelease(t, lock)
 		testkit.Must(t, held.Extend(t.Context(), redlock.DefaultTTL))
 	}
-	if got := len(seen.Of(redlock.NodeAbstains)) + len(seen.Of(redlock.ClusterFounded)); got != told {
+	if got := len(seen.Of(redlock.EventNodeAbstains)) + len(seen.Of(redlock.EventClusterFounded)); got != told {
 		t.Errorf("got %d events of abstention or founding, of which %d before SCRIPT FLUSH; want no more: nothing was forgotten", got, told)
 	}
 	locktest.MustRelease(t, held)
@@ -307,7 +307,7 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	locktest.Admit(t, l)
 	locktest.Warm(t, l)
 	first := locktest.MustAcquire(t, l, "orders/42")
-	founded := len(seen.Of(redlock.ClusterFounded))
+	founded := len(seen.Of(redlock.EventClusterFounded))
 	for _, s := range servers {
 		testkit.Must(t, s.RestartEmpty())
 	}
@@ -323,7 +323,7 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	if second.Token() <= first.Token() {
 		t.Errorf("got token %v after %v; want it greater", second.Token(), first.Token())
 	}
-	if len(seen.Of(redlock.ClusterFounded)) <= founded {
+	if len(seen.Of(redlock.EventClusterFounded)) <= founded {
 		t.Error("got no event of a founding; want it told that tokens leaned on the clocks")
 	}
 	locktest.MustRelease(t, second)

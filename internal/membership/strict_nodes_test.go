@@ -101,7 +101,7 @@ func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *tes
 					t.Errorf("node %d: got %+v; want it not strict, and said", i, n)
 				}
 			}
-			if got := told.Of(redlock.StrictRecoverySet); len(got) != 0 {
+			if got := told.Of(redlock.EventStrictRecoverySet); len(got) != 0 {
 				t.Errorf("got %d events of a client that changed nothing", len(got))
 			}
 			switch way {
@@ -133,10 +133,10 @@ func TestWhoMakesAClusterStrictSaysSo(t *testing.T) {
 		}
 		locktest.MustRelease(t, lock)
 		locktest.Warm(t, locktest.LockerOver(t, nodes, redlock.WithStrictRecovery(), none.Option()))
-		if got, others := told.Of(redlock.StrictRecoverySet), none.Of(redlock.StrictRecoverySet); len(got) != 3 || len(others) != 0 {
+		if got, others := told.Of(redlock.EventStrictRecoverySet), none.Of(redlock.EventStrictRecoverySet); len(got) != 3 || len(others) != 0 {
 			t.Fatalf("got %d events of who makes it strict, %d of the others; want one a node, and none", len(got), len(others))
 		}
-		locktest.WantText(t, "the event", told.Of(redlock.StrictRecoverySet)[0].Err.Error(), "for good", "Cluster.Admit")
+		locktest.WantText(t, "the event", told.Of(redlock.EventStrictRecoverySet)[0].Err.Error(), "for good", "Cluster.Admit")
 
 		// A single node forgets: it gets it from the others.
 		testkit.Must(t, strict.Close())
@@ -190,7 +190,7 @@ const givenWithin = 1600 * time.Millisecond
 func untilVotes(t *testing.T, told *locktest.Events, before int) {
 	t.Helper()
 	for range 60_000 {
-		if len(told.Of(redlock.NodeVotes)) > before {
+		if len(told.Of(redlock.EventNodeVotes)) > before {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -202,7 +202,7 @@ func untilVotes(t *testing.T, told *locktest.Events, before int) {
 // wait, and how many events there were of nodes that vote.
 func absence(t *testing.T, nodes *redlocktest.Cluster, told *locktest.Events) (votes int) {
 	t.Helper()
-	votes = len(told.Of(redlock.NodeVotes))
+	votes = len(told.Of(redlock.EventNodeVotes))
 	nodes.Node(0).Restart()
 	time.Sleep(redlock.DefaultMaxTTL - 2*time.Second) // it is noticed by the next look, at once
 	return votes
@@ -216,7 +216,7 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 		before := absence(t, nodes, told)
 		fixed := locktest.MustAcquire(t, l, "fixed", redlock.WithFixedLease())
 		synctest.Wait()
-		if len(told.Of(redlock.NodeVotes)) > before {
+		if len(told.Of(redlock.EventNodeVotes)) > before {
 			t.Fatal("the node votes already; the test wants it to abstain")
 		}
 		until := time.Now().Add(fixed.Remaining())
@@ -234,7 +234,7 @@ func TestANodeThatVotesAgainIsGivenTheHeldLocksAtOnce(t *testing.T) {
 		if ttl, most := nodes.Node(0).Miniredis().TTL("fixed"), time.Until(until)*102/100+time.Second; ttl > most {
 			t.Errorf("the node keeps the fixed lease for %v; want at most %v", ttl, most)
 		}
-		for _, e := range told.Of(redlock.LockExtended) {
+		for _, e := range told.Of(redlock.EventLockExtended) {
 			if e.Resource == "fixed" {
 				t.Errorf("an event says that the fixed lease was extended: %+v", e)
 			}
@@ -535,8 +535,8 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 				t.Errorf("not strict: got %v; want a lock whose token went back, or this test shows nothing", err)
 			}
 			synctest.Wait() // it is told by a goroutine of its own
-			if told := len(seen.Of(redlock.ClusterFounded)) > 0; told == strict {
-				t.Errorf("strict %v: got ClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
+			if told := len(seen.Of(redlock.EventClusterFounded)) > 0; told == strict {
+				t.Errorf("strict %v: got EventClusterFounded told: %v; want it where tokens lean on a clock", strict, told)
 			}
 		})
 	}

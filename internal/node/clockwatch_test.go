@@ -36,7 +36,7 @@ func TestANodeWhoseClockSteppedAbstainsForTheLongestLeaseOfAnyClient(t *testing.
 		nodes.Node(0).Miniredis().SetTime(time.Now().Add(20 * time.Second))
 		locktest.Warm(t, l)
 		synctest.Wait()
-		steps := seen.Of(redlock.NodeClockStepped)
+		steps := seen.Of(redlock.EventNodeClockStepped)
 		if len(steps) == 0 || steps[0].Node != 0 {
 			t.Fatalf("got %v; want the step of node 0", steps)
 		}
@@ -236,7 +236,7 @@ func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 		}
 		time.Sleep(260 * time.Millisecond)
 		synctest.Wait()
-		if got := seen.Nodes(redlock.NodeClockStepped); !slices.Equal(got, []int{0, 1, 2}) {
+		if got := seen.Nodes(redlock.EventNodeClockStepped); !slices.Equal(got, []int{0, 1, 2}) {
 			t.Errorf("got the steps of %v reported; want those of 0, 1 and 2", got)
 		}
 		leave()
@@ -385,11 +385,11 @@ func TestAHandOverWithoutASampleThatShowsNoStepDoesNotCount(t *testing.T) {
 				}
 				_ = lock.Release(t.Context()) // in doubt, a quorum need not confirm it
 				synctest.Wait()
-				failed := told.Of(redlock.AttemptFailed)
+				failed := told.Of(redlock.EventAttemptFailed)
 				if len(failed) == 0 || locktest.CausesWith(failed[0].Err, want) != 3 {
 					t.Errorf("got %v as the failed attempts; want the hand-over to be the first, with %q of three nodes", failed, want)
 				}
-				for _, e := range told.Of(redlock.LockAcquired) {
+				for _, e := range told.Of(redlock.EventLockAcquired) {
 					if e.Turn == redlock.TurnHandedOver {
 						t.Error("the hand-over counts; want it to end with nothing")
 					}

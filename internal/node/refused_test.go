@@ -299,11 +299,11 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 				time.Sleep(time.Second)
 			}
-			got := told.Of(redlock.NodeRefusesWrites)
+			got := told.Of(redlock.EventNodeRefusesWrites)
 			if len(got) != 1 || got[0].Node != 1 || got[0].Err == nil || !strings.Contains(got[0].Err.Error(), reply) {
 				t.Fatalf("%s: got %v; want one event of node 1, with the reply", reply, got)
 			}
-			if down := told.Of(redlock.NodeDown); len(down) > 0 {
+			if down := told.Of(redlock.EventNodeDown); len(down) > 0 {
 				t.Errorf("%s: got %v; want no node down: it answers", reply, down)
 			}
 			if s := l.Stats().Nodes; !s[1].Refuses || s[0].Refuses || s[1].Down {
@@ -319,7 +319,7 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 			}
 			synctest.Wait()
-			over := told.Of(redlock.NodeTakesWrites)
+			over := told.Of(redlock.EventNodeTakesWrites)
 			if len(over) != 1 || over[0].Node != 1 || over[0].Duration < 5*time.Second || over[0].Duration > rest+7*time.Second {
 				t.Errorf("%s: got %v; want that node 1 takes writes, after %v at the most", reply, over, rest+7*time.Second)
 			}
@@ -342,7 +342,7 @@ func TestARenewalIsNoSignThatANodeTakesWrites(t *testing.T) {
 		synctest.Wait() // node 1 was asked, too
 		locktest.MustRelease(t, other)
 		time.Sleep(8 * time.Second) // two renewals
-		if over := told.Of(redlock.NodeTakesWrites); len(over) > 0 || len(told.Of(redlock.NodeRefusesWrites)) != 1 {
+		if over := told.Of(redlock.EventNodeTakesWrites); len(over) > 0 || len(told.Of(redlock.EventNodeRefusesWrites)) != 1 {
 			t.Errorf("got %v; want node 1 to refuse until it has granted a lock", over)
 		}
 		locktest.MustRelease(t, lock)

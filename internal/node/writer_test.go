@@ -231,10 +231,10 @@ func TestAnExhaustedPoolHasSentNothing(t *testing.T) {
 			t.Fatalf("got %v; want a *QuorumError", err)
 		}
 		for _, n := range failed.Nodes {
-			if n.Outcome == redlock.Pending {
+			if n.Outcome == redlock.OutcomePending {
 				continue // two others had decided it
 			}
-			if n.Outcome != redlock.Failed || !strings.Contains(fmt.Sprint(n.Err), "PoolSize") { // it was refused at once, or in vain waited for
+			if n.Outcome != redlock.OutcomeFailed || !strings.Contains(fmt.Sprint(n.Err), "PoolSize") { // it was refused at once, or in vain waited for
 				t.Errorf("%s: got %v, %v; want failed, and the pool named", n.Name, n.Outcome, n.Err)
 			}
 		}
