@@ -177,7 +177,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 			}
 			status, err := l.Cluster().Status(t.Context())
 			must(t, err)
-			if status.Votes() != 1 || status.Nodes[0].Refuses != "" || !strings.Contains(status.Nodes[2].Refuses, fault.says) {
+			if status.Votes() != 1 || status.Nodes[0].Refusal != "" || !strings.Contains(status.Nodes[2].Refusal, fault.says) {
 				t.Errorf("Status: got %+v; want one vote, and why", status)
 			}
 			for i := range 3 {

@@ -75,7 +75,7 @@ type ClusterStatus struct {
 func (s ClusterStatus) Votes() int {
 	votes := 0
 	for _, n := range s.Nodes {
-		if n.State == NodeMember && n.Refuses == "" {
+		if n.State == NodeMember && n.Refusal == "" {
 			votes++
 		}
 	}
@@ -94,10 +94,10 @@ type NodeStatus struct {
 	// no client founds the cluster anew by itself, with or without the option.
 	Strict bool
 
-	// Refuses is why the node refuses to write, in its server's words: its memory is
+	// Refusal is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas. It then grants nothing, in any
 	// state. Empty: it wrote when Status asked, or said nothing.
-	Refuses string
+	Refusal string
 
 	Generation int  // of its record's list
 	Changing   bool // a change of that list has begun: clients of the list before it get no vote
@@ -130,7 +130,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	}
 	s := l.statusFor(l.tracker.Proposal())
 	for i, why := range refusals {
-		s.Nodes[i].Refuses = why
+		s.Nodes[i].Refusal = why
 	}
 	return s, nil
 }
@@ -331,22 +331,24 @@ func (c *Cluster) Admit(ctx context.Context) error {
 // clears the node's own vote, and marks its name on a quorum of the other
 // members. After it, stop the server, wait MaxTTL, then roll out the list with
 // the new, blank node in the place of the old. In the other order two quorums may
-// miss each other, and the new node is refused. So it goes while the list of the cluster was
-// never changed: after an Add, Shrink or Settle, Add the new node and Shrink the old one.
+// miss each other, and the new node is refused. So it goes while the list of the
+// cluster was never changed: after an Add, Shrink or Settle, Add the new node and
+// Shrink the old one.
 //
-// node is its index. A name that a record of the cluster does not list is refused
-// with ErrMisconfigured: the mark would be of nobody. Where fewer than a quorum of the other members answer,
-// Retire changes nothing and returns ErrNoQuorum: one or two nodes can't spare
-// one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
+// ErrInvalidNode: name is none of this Locker's nodes. A name that a record of the
+// cluster does not list is refused with ErrMisconfigured: the mark would be of nobody.
+// Where fewer than a quorum of the other members answer, Retire changes nothing and
+// returns ErrNoQuorum: one or two nodes can't spare one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
 // again), or that the node did not answer: then the marks stand, and it must be
 // seen dead before the new list is rolled out. Retire is idempotent.
-func (c *Cluster) Retire(ctx context.Context, node int) error {
+func (c *Cluster) Retire(ctx context.Context, name string) error {
 	l := c.locker
 	if err := l.usable(ctx, "retire"); err != nil {
 		return err
 	}
-	if node < 0 || node >= len(l.nodes) {
-		return fault.Errorf("redlock: retire: %w: there is no node %d: give 0 to %d", ErrInvalidNode, node, len(l.nodes)-1)
+	node := slices.Index(l.names, name)
+	if node < 0 {
+		return fault.Errorf("redlock: retire %s: %w: this client has no such node", name, ErrInvalidNode)
 	}
 	t := l.tracker
 	done, err := t.Alone(ctx)
@@ -355,7 +357,7 @@ func (c *Cluster) Retire(ctx context.Context, node int) error {
 	}
 	defer done()
 	t.LookAtAll(ctx, false)
-	v, name := t.View(), l.nodes[node].Name
+	v := t.View()
 	if v.Cluster() == "" {
 		return fault.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
 	}
@@ -441,18 +443,22 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 }
 
 // ChangeOptions are for Add, Shrink and Settle. The zero value is fine.
+//
+// Experimental: it may change before v1.
 type ChangeOptions struct {
 	DryRun   bool                 // look whether it could be done, and change nothing
 	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
 }
 
 // ChangeProgress is how far a change of the list of nodes is.
+//
+// Experimental: it may change before v1.
 type ChangeProgress struct {
 	Stage    string        // in a word or two
 	List     []string      // the next list; nil if it is not known yet
 	Done, Of int           // nodes that have done this stage, and how many must
 	Left     time.Duration // of its wait; 0 if none is known
-	Cause    error         // what the last attempt failed with; nil if nothing did
+	Err      error         // what the last attempt failed with; nil if nothing did
 }
 
 // Add adds a node to the cluster's list while clients run. This Locker has the next list:
@@ -468,6 +474,8 @@ type ChangeProgress struct {
 // retired, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
 // answer. With these nothing is changed. ErrContested: another operator changes
 // the list at the same time, or an earlier one's change to another list had to be finished first.
+//
+// Experimental: it may change before v1.
 func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
 	return c.change(ctx, "add", membership.Adding, name, o)
 }
@@ -478,6 +486,8 @@ func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
 // may vote for them.
 //
 // ErrNoQuorum: too few of the nodes that would be left are members.
+//
+// Experimental: it may change before v1.
 func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) error {
 	return c.change(ctx, "shrink", membership.Shrinking, name, o)
 }
@@ -485,6 +495,8 @@ func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) erro
 // Settle refuses all clients that have the list before this Locker's, which is the
 // cluster's. Their locks end with their validity. The next change does so too, so it is
 // for those who want no old list at work. It takes one MaxTTL.
+//
+// Experimental: it may change before v1.
 func (c *Cluster) Settle(ctx context.Context, o ChangeOptions) error {
 	return c.change(ctx, "settle", membership.Closing, "", o)
 }
@@ -494,7 +506,7 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 	if err := l.usable(ctx, verb); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(l.nodes, func(n *node.Node) bool { return n.Name == name })
+	i := slices.Index(l.names, name)
 	if i < 0 && kind != membership.Closing {
 		return fault.Errorf("%s: %w: this client has no such node", what, ErrInvalidNode)
 	}
@@ -515,7 +527,7 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 		l.tracker.Settle(ctx, l.tracker.Proposal()) // the new node's wait goes on meanwhile
 		turn, left := l.tracker.Change(ctx, &ch, l.cfg.chance.Name)
 		pause := membership.JoinPoll
-		p := ChangeProgress{Stage: turn.Stage.String(), List: turn.List, Done: turn.Done, Of: turn.Of, Cause: left}
+		p := ChangeProgress{Stage: turn.Stage.String(), List: turn.List, Done: turn.Done, Of: turn.Of, Err: left}
 		if turn.Until != 0 {
 			p.Left = max(turn.Until.Sub(l.clock.Now()), 0)
 			pause = min(pause, p.Left+time.Millisecond)

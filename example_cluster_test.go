@@ -185,7 +185,7 @@ func ExampleCluster_Retire() {
 	defer locker.Close()
 	ctx := context.Background()
 
-	if err := locker.Cluster().Retire(ctx, 4); err != nil {
+	if err := locker.Cluster().Retire(ctx, "node-4"); err != nil {
 		log.Fatal(err)
 	}
 	nodes.Node(4).Stop()

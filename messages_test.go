@@ -207,7 +207,7 @@ func badArguments(t *testing.T) map[string]error {
 		"an inspected name":   errInspect,
 		"an extension":        lock.Extend(t.Context(), -1),
 		"a short extension":   lock.Extend(t.Context(), time.Second),
-		"no such node":        l.Cluster().Retire(t.Context(), 9),
+		"no such node":        l.Cluster().Retire(t.Context(), "node-9"),
 	}
 }
 
@@ -297,7 +297,7 @@ func refusals(t *testing.T) map[string]error {
 		"a check refused":        errCheck,
 		"Join refused":           fresh.Cluster().Join(quick(t)),
 		"Admit refused":          fresh.Cluster().Admit(t.Context()),
-		"Retire refused":         fresh.Cluster().Retire(t.Context(), 1),
+		"Retire refused":         fresh.Cluster().Retire(t.Context(), "node-1"),
 	}
 }
 
@@ -338,7 +338,7 @@ func outsiders(t *testing.T) map[string]error {
 	all := map[string]error{
 		"joining a new cluster":  l.Cluster().Join(quick(t)),
 		"acquiring in a new one": failure(l.TryAcquire(t.Context(), "orders/1")),
-		"retiring in a new one":  l.Cluster().Retire(t.Context(), 0),
+		"retiring in a new one":  l.Cluster().Retire(t.Context(), "node-0"),
 	}
 	must(t, l.Cluster().Admit(t.Context()))
 	foundedAs(nodes, 2, "another")
@@ -347,7 +347,7 @@ func outsiders(t *testing.T) map[string]error {
 	all["admitting, one foreign"] = l.Cluster().Admit(t.Context())
 	nodes.Node(1).Stop()
 	all["admitting, one down"] = l.Cluster().Admit(t.Context())
-	all["retiring, too few left"] = l.Cluster().Retire(t.Context(), 2)
+	all["retiring, too few left"] = l.Cluster().Retire(t.Context(), "node-2")
 	_, all["Status without membership"] = lockerOver(t, nodes, redlock.WithoutMembership()).Cluster().Status(t.Context())
 	return all
 }

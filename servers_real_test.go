@@ -596,7 +596,7 @@ func operate(t *testing.T, opened func(...redlock.Option) *redlock.Locker) {
 	if got := longest(l); got != redlock.DefaultMaxTTL {
 		t.Errorf("got a MaxTTL of %v after it was lowered", got)
 	}
-	must(t, l.Cluster().Retire(t.Context(), 2))
+	must(t, l.Cluster().Retire(t.Context(), l.Stats().Nodes[2].Name))
 	wantVotes(t, "with one that was retired", opened(), 2)
 }
 

@@ -176,17 +176,17 @@ func twoLists(ctx context.Context, s *scene) {
 }
 
 // retire retires a node, and calls again while others do not answer in time.
-func retire(ctx context.Context, op *redlock.Locker, node int) error {
+func retire(ctx context.Context, op *redlock.Locker, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*scenarioLease)
 	defer cancel()
 	for {
-		err := op.Cluster().Retire(ctx, node)
+		err := op.Cluster().Retire(ctx, name)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("retiring node %d: %w", node, err)
+			return fmt.Errorf("retiring %s: %w", name, err)
 		case <-time.After(askEvery):
 		}
 	}
@@ -200,7 +200,7 @@ func replaceNode(ctx context.Context, s *scene) {
 	must(op.Cluster().Join(ctx)) // it has seen all nodes
 	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...)
 	first := s.holds(ctx, ann)
-	must(retire(ctx, op, 4))
+	must(retire(ctx, op, s.stage.Names()[4]))
 	s.breakNow(Fault{Kind: Crash, Node: 4})
 	bob := s.enterWith("bob", part{s.all(), []int{0, 1, 2, 3, 5}})
 	if s.rival(ctx, bob, first) != nil {

@@ -167,7 +167,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		for _, n := range status.Nodes {
 			out.Nodes = append(out.Nodes, nodeState{
 				n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
-				worded(n.Cause), worded(n.Refuses), n.Generation, n.Changing,
+				worded(n.Cause), worded(n.Refusal), n.Generation, n.Changing,
 			})
 		}
 		return a.Answer(out)
@@ -190,7 +190,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		}
 		r := cli.Row(n.Name, n.State.String(), in, cli.Short(n.MaxTTL), worded(because(n)))
 		r[1].In = cli.Yellow
-		if n.State == redlock.NodeMember && n.Refuses == "" {
+		if n.State == redlock.NodeMember && n.Refusal == "" {
 			r[1].In = cli.Plain
 		}
 		rows = append(rows, r)
@@ -249,12 +249,12 @@ func listWords(status redlock.ClusterStatus, names []string) string {
 // times, and both need mending.
 func because(n redlock.NodeStatus) string {
 	switch {
-	case n.Refuses == "":
+	case n.Refusal == "":
 		return n.Cause
 	case n.Cause == "":
-		return "refuses writes: " + n.Refuses
+		return "refuses writes: " + n.Refusal
 	default:
-		return "refuses writes: " + n.Refuses + "; " + n.Cause
+		return "refuses writes: " + n.Refusal + "; " + n.Cause
 	}
 }
 
@@ -368,7 +368,7 @@ func (a *app) retire(ctx context.Context, s *session, name string, yes bool) err
 		return cli.Usagef("nodes retire: nothing done: give --yes if that is so")
 	}
 	c := s.locker.Cluster()
-	err := c.Retire(ctx, which)
+	err := c.Retire(ctx, s.names[which])
 	if status, statusErr := c.Status(ctx); statusErr == nil {
 		err = errors.Join(a.showNodes(status, s), err)
 	}
@@ -550,8 +550,8 @@ func progressWords(verb string, p redlock.ChangeProgress) string {
 	if p.Left > 0 {
 		text += ", " + cli.Short(p.Left) + " left"
 	}
-	if p.Cause != nil {
-		text += ": " + worded(p.Cause.Error())
+	if p.Err != nil {
+		text += ": " + worded(p.Err.Error())
 	}
 	return text
 }

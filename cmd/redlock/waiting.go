@@ -78,12 +78,12 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 	var g fault.Grouped
 	joining := false
 	for _, n := range status.Nodes {
-		cause += fmt.Sprint(n.State, n.Refuses != "", n.Cause != "", ";")
+		cause += fmt.Sprint(n.State, n.Refusal != "", n.Cause != "", ";")
 		switch {
 		case n.State == redlock.NodeJoining:
 			joining = true
 			g.Add(n.Name, "new or returned, voting in "+cli.Short(max(n.Left.Round(time.Second), time.Second)))
-		case n.State == redlock.NodeMember && n.Cause == "" && n.Refuses == "":
+		case n.State == redlock.NodeMember && n.Cause == "" && n.Refusal == "":
 		default:
 			g.Add(n.Name, n.State.String()+": "+because(n))
 		}

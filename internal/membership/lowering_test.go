@@ -362,7 +362,7 @@ func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
 		defer cancel()
 		l, nodes := locktest.NewLocker(t, 7)
 		locktest.Warm(t, l)
-		testkit.Must(t, l.Cluster().Retire(t.Context(), 6))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-6"))
 		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
 		nodes.Node(4).Restart()
 		began := time.Now()
@@ -414,7 +414,7 @@ func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 5)
 		locktest.Warm(t, l)
 		stranger := locktest.LockerOver(t, nodes, redlock.WithNodeNames("a", "b", "c", "d", "e"))
-		err := stranger.Cluster().Retire(t.Context(), 1)
+		err := stranger.Cluster().Retire(t.Context(), "b")
 		locktest.WantError(t, "Retire by a client with other names", err, redlock.ErrMisconfigured)
 		locktest.WantText(t, "Retire", locktest.ErrorText(err), "retire b", "node-0", "node-4", "WithNodeNames")
 		locktest.WantVotes(t, "after it", l, 5)
@@ -423,8 +423,8 @@ func TestRetireRefusesANameThatTheRecordsDoNotList(t *testing.T) {
 				t.Errorf("node %d: got the marks %q; want none", i, got)
 			}
 		}
-		testkit.Must(t, l.Cluster().Retire(t.Context(), 1))
-		testkit.Must(t, l.Cluster().Retire(t.Context(), 1)) // idempotent
+		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-1"))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-1")) // idempotent
 		locktest.WantVotes(t, "after the cluster's own client retired it", l, 4)
 	})
 }

@@ -264,7 +264,7 @@ func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
 		testkit.Must(t, l.Close())
 		locktest.WantError(t, "Join of a Locker that was closed meanwhile", <-ended, redlock.ErrClosed)
 		for what, err := range map[string]error{
-			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()), "Retire": l.Cluster().Retire(t.Context(), 0),
+			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()), "Retire": l.Cluster().Retire(t.Context(), "node-0"),
 		} {
 			locktest.WantError(t, what+" after Close", err, redlock.ErrClosed)
 		}
@@ -329,7 +329,7 @@ func TestReplacingANodeKeepsItsOrder(t *testing.T) {
 
 		err := fresh.Cluster().Admit(t.Context())
 		locktest.WantText(t, "Admit before Retire", fmt.Sprint(err), "node-2", "not retired")
-		testkit.Must(t, l.Cluster().Retire(t.Context(), 2))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-2"))
 		s := locktest.Status(t, l)
 		if s.Votes() != 2 || s.Nodes[2].State != redlock.NodeRetired {
 			t.Errorf("after Retire: got %+v; want two votes, node 2 retired", s)
@@ -356,20 +356,20 @@ func TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 5)
 		locktest.Warm(t, l)
 		nodes.Node(4).Stop()
-		err := l.Cluster().Retire(t.Context(), 4)
+		err := l.Cluster().Retire(t.Context(), "node-4")
 		locktest.WantText(t, "Retire", fmt.Sprint(err), "node-4", "marks stand", "dead")
 		nodes.Node(4).Start()
 		_, _ = l.TryAcquire(t.Context(), "orders/42")
 		if s := locktest.Status(t, l); s.Nodes[4].State != redlock.NodeRetired || s.Votes() != 4 {
 			t.Errorf("the node is back: got %+v; want it retired by its name", s)
 		}
-		testkit.Must(t, l.Cluster().Retire(t.Context(), 4))
+		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-4"))
 
 		nodes.Node(0).Stop()
 		nodes.Node(1).Stop()
-		err = l.Cluster().Retire(t.Context(), 3)
+		err = l.Cluster().Retire(t.Context(), "node-3")
 		locktest.WantError(t, "Retire with two other members left", err, redlock.ErrNoQuorum)
-		locktest.WantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), 5), redlock.ErrInvalidNode)
+		locktest.WantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), "node-5"), redlock.ErrInvalidNode)
 	})
 }
 

@@ -276,8 +276,8 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 		t.Errorf("joining before the other was retired: got %v; want it refused, naming %s", err, before[4].Addr())
 	}
 
-	testkit.Must(t, operator.Cluster().Retire(ctx, 4))
-	testkit.Must(t, operator.Cluster().Retire(ctx, 4)) // again, to no effect
+	testkit.Must(t, operator.Cluster().Retire(ctx, servers[4].Addr()))
+	testkit.Must(t, operator.Cluster().Retire(ctx, servers[4].Addr())) // again, to no effect
 	testkit.Must(t, before[4].Kill())
 	locktest.Pause(locktest.ShortMax) // the order of docs/OPERATIONS.md
 	play(after)

@@ -417,7 +417,7 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 		{"a retired node", false, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			l := locktest.LockerOver(t, redlocktest.Start(t, 5))
-			testkit.Must(t, l.Cluster().Retire(t.Context(), 4))
+			testkit.Must(t, l.Cluster().Retire(t.Context(), "node-4"))
 			return l
 		}},
 	} {
@@ -473,7 +473,7 @@ func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
 		locktest.Warm(t, l)
 		before := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch")
 		nodes.Node(0).Stop()
-		locktest.WantError(t, "Retire", l.Cluster().Retire(t.Context(), 2), redlock.ErrNoQuorum)
+		locktest.WantError(t, "Retire", l.Cluster().Retire(t.Context(), "node-2"), redlock.ErrNoQuorum)
 		if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got != before || got == "" {
 			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
 		}
