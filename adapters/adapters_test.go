@@ -95,7 +95,7 @@ func TestHoldAtLeastOutlivesTheUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const least = 25 * time.Second // longer than a lease
 		_, all := lockers(t, 2)
-		here, there := gocronLocks(t, all[0], adapters.WithHoldAtLeast(least)), gocronLocks(t, all[1])
+		here, there := gocronLocks(t, all[0], adapters.WithMinHold(least)), gocronLocks(t, all[1])
 		held, err := here.Lock(t.Context(), "job")
 		testkit.Must(t, err)
 		start := time.Now()
@@ -118,7 +118,7 @@ func TestThatCloseEndsAHoldThatIsKeptIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 1)
 		var told reports
-		held, err := gocronLocks(t, all[0], adapters.WithHoldAtLeast(time.Minute), adapters.WithReport(told.add)).Lock(t.Context(), "job")
+		held, err := gocronLocks(t, all[0], adapters.WithMinHold(time.Minute), adapters.WithReport(told.add)).Lock(t.Context(), "job")
 		testkit.Must(t, err)
 		if err := errors.Join(held.Unlock(t.Context()), all[0].Close()); err != nil {
 			t.Error(err)
@@ -401,8 +401,8 @@ func TestACronWrapperPanicsForASecondJob(t *testing.T) {
 	testkit.Must(t, err)
 	alone(job(func() {}))
 	defer func() {
-		if err, _ := recover().(error); !errors.Is(err, adapters.ErrOption) {
-			t.Errorf("got a panic of %v; want ErrOption", err)
+		if err, _ := recover().(error); !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("got a panic of %v; want ErrInvalidOption", err)
 		}
 	}()
 	alone(job(func() {}))
@@ -422,7 +422,7 @@ func TestConstructorsRefuseWhatCanNotWork(t *testing.T) {
 		"no Locker, elector":    second(adapters.NewElector(nil, "x")),
 		"no Locker, job":        second(adapters.NewJob(nil, "x", work)),
 		"nil option":            second(adapters.NewCertmagic(l, nil)),
-		"hold at least nothing": second(adapters.NewGocron[unlock](l, adapters.WithHoldAtLeast(0))),
+		"hold at least nothing": second(adapters.NewGocron[unlock](l, adapters.WithMinHold(0))),
 		"not gocron.Lock":       second(adapters.NewGocron[runner](l)),
 		"not cron.Job": second(adapters.NewCron[interface {
 			Run()
@@ -432,8 +432,8 @@ func TestConstructorsRefuseWhatCanNotWork(t *testing.T) {
 		"several share":  second(adapters.NewCertmagic(l, adapters.WithAcquireOptions(redlock.WithTTL(time.Second), redlock.WithShared()))),
 		"several, slots": second(adapters.NewCertmagic(l, adapters.WithAcquireOptions(redlock.WithLimit(2)))),
 	} {
-		if !errors.Is(err, adapters.ErrOption) {
-			t.Errorf("%s: got %v; want ErrOption", what, err)
+		if !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("%s: got %v; want ErrInvalidOption", what, err)
 		}
 	}
 }

@@ -21,7 +21,8 @@ import (
 //		*adapters.Certmagic
 //	}
 //
-// Locks are renewed for as long as they are held.
+// Locks are renewed for as long as they are held. It is safe for use by many goroutines
+// at once.
 //
 // A storage unlocks by the name alone. So where a lock was lost, and another goroutine
 // here takes the name before the loser has unlocked it, nobody can tell which of them calls.
@@ -35,7 +36,7 @@ type Certmagic struct {
 	held map[string][]*grip // the locks that were not unlocked yet, lost ones included
 }
 
-// NewCertmagic returns the locks of a storage. It fails with ErrOption, also for
+// NewCertmagic returns the locks of a storage. It fails with ErrInvalidOption, also for
 // redlock.WithShared and redlock.WithLimit: a storage wants one holder of a name.
 func NewCertmagic(locker *redlock.Locker, opts ...Option) (*Certmagic, error) {
 	s, err := newSettings(locker, opts)
@@ -78,7 +79,8 @@ func (c *Certmagic) keep(name string, held *grip) {
 	c.held[name] = append(c.held[name], held)
 }
 
-// Unlock releases the lock, no matter what became of ctx. It returns ErrNotHeld for a
+// Unlock releases the lock, no matter what became of ctx, and blocks as redlock.Lock.Release
+// does. It returns ErrNotHeld for a
 // name that is not locked here or, with the cause, for a lock that was lost.
 func (c *Certmagic) Unlock(_ context.Context, name string) error {
 	held := c.meant(name, true)

@@ -10,14 +10,15 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// cronHoldsAtLeast is NewCron's WithHoldAtLeast, unless one is given.
+// cronHoldsAtLeast is NewCron's WithMinHold, unless one is given.
 const cronHoldsAtLeast = 500 * time.Millisecond
 
 // Job is work that one process at a time does: a Job of robfig/cron, and of
 // all else that calls Run. A process that does not get the lock leaves this run
-// out. Give it [WithHoldAtLeast] for all work that may end within seconds: else a
+// out. Give it [WithMinHold] for all work that may end within seconds: else a
 // process that asks some milliseconds later does it again. It has no default, for Run
-// may be called at any time, and a lock that is still kept would leave that run out.
+// may be called at any time, also by many goroutines at once, and a lock that is still
+// kept would leave that run out.
 type Job struct {
 	settings *settings
 	resource string
@@ -26,20 +27,20 @@ type Job struct {
 
 // NewJob returns a job that does work under the lock of that name. work's context
 // ends when the lock does, with its cause, and carries the fencing token as that
-// of Locker.Do does. It fails with ErrOption.
+// of Locker.Do does. It fails with ErrInvalidOption.
 func NewJob(locker *redlock.Locker, resource string, work func(ctx context.Context), opts ...Option) (*Job, error) {
 	s, err := newSettings(locker, opts)
 	if err != nil {
 		return nil, err
 	}
 	if work == nil {
-		return nil, fmt.Errorf("%w: the work of job %q is nil", ErrOption, resource)
+		return nil, fmt.Errorf("adapters: %w: the work of job %q is nil", redlock.ErrInvalidOption, resource)
 	}
 	return &Job{settings: s, resource: resource, work: work}, nil
 }
 
-// Run does the work, if one attempt gets the lock. It releases the lock also when
-// the work panics.
+// Run does the work, if one attempt gets the lock, and blocks until it is done. It
+// releases the lock also when the work panics.
 func (j *Job) Run() {
 	held, err := j.settings.try(context.Background(), j.resource)
 	switch {
@@ -61,23 +62,23 @@ func (j *Job) Run() {
 // NewCron returns a wrapper of one job for a chain of robfig/cron, by which one
 // process at a time runs it under the lock of that name. J is cron.Job:
 //
-//	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithHoldAtLeast(30*time.Second))
+//	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithMinHold(30*time.Second))
 //	c := cron.New()
 //	_, err = c.AddJob("@daily", cron.NewChain(alone).Then(report))
 //
 // Each wrapper is one lock, so each job needs a wrapper of its own, and cron.WithChain,
 // which wraps every job of a cron, is no place for it: the jobs of one tick would
 // exclude each other, and all but one be left out. A wrapper that is called for a second
-// job panics with ErrOption, while cron is set up.
+// job panics with ErrInvalidOption, while cron is set up.
 //
-// Give WithHoldAtLeast for every job that may end within seconds. Without it the lock is
+// Give WithMinHold for every job that may end within seconds. Without it the lock is
 // held for at least half a second: two timers with the same clock are some milliseconds
 // apart, so a shorter job would run again in the next process, at every few ticks. That
 // is below the shortest period of robfig/cron, which is a second, so it leaves no
 // later tick out. Clocks may be further apart, and only you know by how much.
 //
 // The wrapped job does not learn that its lock was lost; only WithReport tells. A
-// [Job] learns it. NewCron fails with ErrOption, also if J is not an interface with the
+// [Job] learns it. NewCron fails with ErrInvalidOption, also if J is not an interface with the
 // one method Run().
 func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts ...Option) (func(J) J, error) {
 	s, err := newSettings(locker, opts)
@@ -85,7 +86,7 @@ func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts
 		return nil, err
 	}
 	if _, ok := any(&Job{}).(J); !ok {
-		return nil, fmt.Errorf("%w: NewCron's type parameter must be cron.Job", ErrOption)
+		return nil, fmt.Errorf("adapters: %w: NewCron's type parameter must be cron.Job", redlock.ErrInvalidOption)
 	}
 	if !s.atLeastSet {
 		s.atLeast = cronHoldsAtLeast
@@ -93,7 +94,7 @@ func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts
 	var wrapped atomic.Bool
 	return func(inner J) J {
 		if wrapped.Swap(true) {
-			panic(fmt.Errorf("%w: NewCron: the wrapper of %q is called for a second job, and both would have one lock: make one for each job, and add it by AddJob(spec, cron.NewChain(wrapper).Then(job))", ErrOption, resource))
+			panic(fmt.Errorf("adapters: %w: NewCron: the wrapper of %q is called for a second job, and both would have one lock: make one for each job, and add it by AddJob(spec, cron.NewChain(wrapper).Then(job))", redlock.ErrInvalidOption, resource))
 		}
 		job := &Job{settings: s, resource: resource, work: func(context.Context) { inner.Run() }}
 		return any(job).(J) //nolint:forcetypeassert // tried above
@@ -103,17 +104,17 @@ func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts
 // Gocron is a Locker of gocron v2: of several schedulers that have a job, the one
 // that gets the lock runs it, and the others leave this run out. L is gocron.Lock:
 //
-//	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
+//	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithMinHold(30*time.Second))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locks))
 //
 // The key is the job's name: give each job one (gocron.WithName), for without it
-// the key is that of the Go function. Give [WithHoldAtLeast] for every job that may end
+// the key is that of the Go function. Give [WithMinHold] for every job that may end
 // within seconds: else a scheduler that asks some milliseconds later runs it again. It
 // has no default, for a job of gocron may have any period, and a lock that is still kept
-// would leave its next run out.
+// would leave its next run out. It is safe for use by many goroutines at once.
 type Gocron[L any] struct{ settings *settings }
 
-// NewGocron returns a Locker for gocron. It fails with ErrOption, also if L is
+// NewGocron returns a Locker for gocron. It fails with ErrInvalidOption, also if L is
 // not an interface with the one method Unlock(context.Context) error.
 func NewGocron[L any](locker *redlock.Locker, opts ...Option) (*Gocron[L], error) {
 	s, err := newSettings(locker, opts)
@@ -121,13 +122,13 @@ func NewGocron[L any](locker *redlock.Locker, opts ...Option) (*Gocron[L], error
 		return nil, err
 	}
 	if _, ok := any(unlocker{}).(L); !ok {
-		return nil, fmt.Errorf("%w: NewGocron's type parameter must be gocron.Lock", ErrOption)
+		return nil, fmt.Errorf("adapters: %w: NewGocron's type parameter must be gocron.Lock", redlock.ErrInvalidOption)
 	}
 	return &Gocron[L]{s}, nil
 }
 
-// Lock makes one attempt at the lock. Its error is TryAcquire's: the job is not
-// run.
+// Lock makes one attempt at the lock, and never waits for a holder. Its error is
+// TryAcquire's: the job is not run.
 func (g *Gocron[L]) Lock(ctx context.Context, key string) (L, error) {
 	var none L
 	held, err := g.settings.try(ctx, key)

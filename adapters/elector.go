@@ -71,7 +71,7 @@ type reign struct {
 }
 
 // NewElector returns an elector by the lock of that name. Nothing is sent before IsLeader
-// is called. It fails with ErrOption.
+// is called. It fails with ErrInvalidOption.
 func NewElector(locker *redlock.Locker, resource string, opts ...Option) (*Elector, error) {
 	s, err := newSettings(locker, opts)
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return c.verdict()
 }
 
-// Token is the fencing token of this leadership, 0 if this process does not lead
+// Token returns the fencing token of this leadership, 0 if this process does not lead
 // now.
 func (e *Elector) Token() redlock.Token {
 	e.mu.Lock()
@@ -125,7 +125,7 @@ func (e *Elector) Token() redlock.Token {
 // again once IsLeader is called, at the end of the line. It blocks until the release is
 // confirmed, for at most two node timeouts, and returns the error of one that was not. It
 // returns nil if there was nothing to give up; a campaign that waits goes on. With
-// WithHoldAtLeast it returns at once, and the lock is kept until then.
+// WithMinHold it returns at once, and the lock is kept until then.
 func (e *Elector) Resign(context.Context) error {
 	e.mu.Lock()
 	r := e.candidate.resign()
@@ -145,7 +145,7 @@ func (e *Elector) Resign(context.Context) error {
 
 // Close ends the campaign: it resigns if this process leads, and waits until the lock is
 // released and nothing runs in the background. It returns the error of a release that was
-// not confirmed. WithHoldAtLeast does not hold it up. Further calls do nothing and return
+// not confirmed. WithMinHold does not hold it up. Further calls do nothing and return
 // nil. Closing the Locker ends the campaign too.
 func (e *Elector) Close() error {
 	e.mu.Lock()
@@ -303,7 +303,7 @@ func (c *candidate) lead(ctx context.Context, lock *redlock.Lock) error {
 	return nil
 }
 
-// rest is the remainder of WithHoldAtLeast.
+// rest is the remainder of WithMinHold.
 func (r *reign) rest() time.Duration { return r.held.atLeast - time.Since(r.held.since) }
 
 // keep waits for the rest, or until ctx ends: with the lock, or by Close.

@@ -57,11 +57,11 @@ func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
 	})
 }
 
-// One that has resigned keeps the lock for WithHoldAtLeast, and no longer than until Close.
+// One that has resigned keeps the lock for WithMinHold, and no longer than until Close.
 func TestCloseGivesUpWhatAnElectorKeepsAfterItHasResigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 2)
-		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
+		here, there := elector(t, all[0], adapters.WithMinHold(time.Hour)), elector(t, all[1])
 		testkit.Must(t, errors.Join(here.IsLeader(t.Context()), here.Resign(t.Context())))
 		if err := there.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("the other, while the lock is kept: got %v; want ErrNotAcquired", err)
@@ -81,7 +81,7 @@ func TestCloseGivesUpWhatAnElectorKeepsAfterItHasResigned(t *testing.T) {
 func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := lockers(t, 2)
-		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Hour)), elector(t, all[1])
+		here, there := elector(t, all[0], adapters.WithMinHold(time.Hour)), elector(t, all[1])
 		testkit.Must(t, here.IsLeader(t.Context()))
 		if err := errors.Join(here.Close(), here.Close()); err != nil {
 			t.Error(err)
@@ -152,7 +152,7 @@ func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
 func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 2)
-		here, there := elector(t, all[0], adapters.WithHoldAtLeast(time.Minute)), elector(t, all[1])
+		here, there := elector(t, all[0], adapters.WithMinHold(time.Minute)), elector(t, all[1])
 		testkit.Must(t, here.IsLeader(t.Context()))
 		first := here.Token()
 		if err := here.Resign(t.Context()); err != nil {

@@ -124,7 +124,7 @@ func TestEveryAdapterHoldsAtLeast(t *testing.T) {
 			const least = 25 * time.Second // longer than a lease
 			_, all := lockers(t, 2)
 			start := time.Now()
-			giveBack := take(t, all[0], adapters.WithHoldAtLeast(least))
+			giveBack := take(t, all[0], adapters.WithMinHold(least))
 			giveBack(t.Context())
 			if took := time.Since(start); took > time.Second {
 				t.Errorf("%s: giving it back took %v; want it at once", name, took)

@@ -10,6 +10,9 @@
 // of the context they were called with, and report a lock that was lost while
 // somebody worked under it ([WithReport]). What they don't do is stop work that
 // can't be stopped: only [Job] hands its work a context.
+//
+// Their constructors send nothing, and fail with redlock.ErrInvalidOption for an argument
+// that is not usable.
 package adapters
 
 import (
@@ -22,26 +25,26 @@ import (
 	"github.com/quorumkit/redlock"
 )
 
-// ErrOption means that an argument of a constructor is not usable. Nothing was
-// sent.
-var ErrOption = errors.New("adapters: bad argument")
-
 // Option changes how an adapter locks.
-type Option func(*settings)
+type Option interface{ apply(s *settings) }
+
+type optionFunc func(*settings)
+
+func (f optionFunc) apply(s *settings) { f(s) }
 
 // WithAcquireOptions passes options to every acquire, such as redlock.WithTTL.
 func WithAcquireOptions(opts ...redlock.AcquireOption) Option {
-	return func(s *settings) { s.acquire = append(s.acquire, opts...) }
+	return optionFunc(func(s *settings) { s.acquire = append(s.acquire, opts...) })
 }
 
-// WithHoldAtLeast keeps each lock for d from when it was taken, however soon it
-// is unlocked: so that a short job does not run again in another process that asks
+// WithMinHold keeps each lock for d from when it was taken, as redlock.WithMinHold does
+// for Do, however soon it is unlocked: so that a short job does not run again in another process that asks
 // later, by its clock or by the scatter of two timers. A job that may end within seconds
 // needs it. Unlocking does not block meanwhile, and a failure
 // of the release that follows is reported. Closing the Locker ends it early. d
 // must be longer than the clocks are apart, and shorter than the jobs' period.
-func WithHoldAtLeast(d time.Duration) Option {
-	return func(s *settings) { s.atLeast, s.atLeastSet = d, true }
+func WithMinHold(d time.Duration) Option {
+	return optionFunc(func(s *settings) { s.atLeast, s.atLeastSet = d, true })
 }
 
 // WithReport calls f for errors that no caller is there to receive: a lock that was lost
@@ -50,7 +53,7 @@ func WithHoldAtLeast(d time.Duration) Option {
 // report that another holds the lock. f may be called from several goroutines
 // at once. Without it, such errors go nowhere.
 func WithReport(f func(error)) Option {
-	return func(s *settings) { s.report = f }
+	return optionFunc(func(s *settings) { s.report = f })
 }
 
 // settings are an adapter's.
@@ -66,15 +69,15 @@ func newSettings(locker *redlock.Locker, opts []Option) (*settings, error) {
 	s := &settings{locker: locker}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", ErrOption)
+			return nil, fmt.Errorf("adapters: %w: an option is nil", redlock.ErrInvalidOption)
 		}
-		opt(s)
+		opt.apply(s)
 	}
 	switch {
 	case locker == nil:
-		return nil, fmt.Errorf("%w: the Locker is nil", ErrOption)
+		return nil, fmt.Errorf("adapters: %w: the Locker is nil", redlock.ErrInvalidOption)
 	case s.atLeastSet && s.atLeast <= 0:
-		return nil, fmt.Errorf("%w: WithHoldAtLeast(%v): it must be positive", ErrOption, s.atLeast)
+		return nil, fmt.Errorf("adapters: %w: WithMinHold(%v): it must be positive", redlock.ErrInvalidOption, s.atLeast)
 	}
 	if s.report == nil {
 		s.report = func(error) {}
@@ -87,7 +90,7 @@ func newSettings(locker *redlock.Locker, opts []Option) (*settings, error) {
 func (s *settings) exclusive(constructor string) error {
 	for _, opt := range s.acquire {
 		if several, ok := opt.(interface{ Several() string }); ok && several.Several() != "" {
-			return fmt.Errorf("%w: %s: redlock.%s lets several hold one name: leave it out", ErrOption, constructor, several.Several())
+			return fmt.Errorf("adapters: %w: %s: redlock.%s lets several hold one name: leave it out", redlock.ErrInvalidOption, constructor, several.Several())
 		}
 	}
 	return nil
@@ -99,7 +102,7 @@ type grip struct {
 
 	lock  *redlock.Lock
 	since time.Time
-	kept  atomic.Bool // nobody works under it any more: WithHoldAtLeast keeps it
+	kept  atomic.Bool // nobody works under it any more: WithMinHold keeps it
 }
 
 // grasp takes care of a lock that was just acquired: it reports a loss. If Close ends a lock

@@ -99,7 +99,7 @@ func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 	o := newOne()
 	var refused sync.WaitGroup
 	for _, l := range lockers(t, 3) {
-		locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithHoldAtLeast(time.Hour))
+		locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithMinHold(time.Hour))
 		testkit.Must(t, err)
 		refused.Add(refusals)
 		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(&counted{Locker: locks, ran: o.runs.Load, refused: &refused}))
@@ -222,7 +222,7 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 func TestCronRunsAJobInOneOfTwoProcesses(t *testing.T) {
 	o, asked := newOne(), newOne()
 	for _, l := range lockers(t, 2) {
-		alone, err := adapters.NewCron[cron.Job](l, "every-second", adapters.WithHoldAtLeast(time.Hour))
+		alone, err := adapters.NewCron[cron.Job](l, "every-second", adapters.WithMinHold(time.Hour))
 		testkit.Must(t, err)
 		after := func(inner cron.Job) cron.Job {
 			return cron.FuncJob(func() { inner.Run(); asked.work() })
@@ -271,8 +271,8 @@ func TestAWrapperOfAWholeCronPanicsAtItsSecondJob(t *testing.T) {
 	c := cron.New(cron.WithChain(alone))
 	c.Schedule(cron.Every(time.Second), cron.FuncJob(func() {}))
 	defer func() {
-		if err, _ := recover().(error); !errors.Is(err, adapters.ErrOption) {
-			t.Errorf("got a panic of %v; want ErrOption", err)
+		if err, _ := recover().(error); !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("got a panic of %v; want ErrInvalidOption", err)
 		}
 	}()
 	c.Schedule(cron.Every(time.Second), cron.FuncJob(func() {}))
@@ -287,7 +287,7 @@ func TestThePagesJobsAreAdded(t *testing.T) {
 
 // addJobs is the code of docs/GETTING-STARTED.md and docs/MIGRATION.md.
 func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
-	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithHoldAtLeast(30*time.Second))
+	locks, err := adapters.NewGocron[gocron.Lock](locker, adapters.WithMinHold(30*time.Second))
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func addJobs(locker *redlock.Locker, runReport func(), report cron.Job) error {
 	}
 	defer func() { _ = scheduler.Shutdown() }()
 
-	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithHoldAtLeast(30*time.Second))
+	alone, err := adapters.NewCron[cron.Job](locker, "nightly-report", adapters.WithMinHold(30*time.Second))
 	if err != nil {
 		return err
 	}
