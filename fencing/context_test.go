@@ -42,7 +42,7 @@ func TestAContextRefusesWhatIsNoTokenAndOneThatGoesBackwards(t *testing.T) {
 		token    redlock.Token
 		want     error
 	}{
-		{"no name", "", 6, fencing.ErrResource},
+		{"no name", "", 6, fencing.ErrInvalidResource},
 		{"zero", "a", 0, fencing.ErrZeroToken},
 		{"above the largest", "a", redlock.MaxToken + 1, fencing.ErrTokenRange},
 		{"backwards", "a", 4, fencing.ErrBackwards},
@@ -122,7 +122,7 @@ func TestAContextMakesNoSharedTokenOfAnExclusiveOne(t *testing.T) {
 	}{
 		{"the exclusive's own number", "a", 5, fencing.ErrKind},
 		{"backwards", "a", 4, fencing.ErrBackwards},
-		{"no name", "", 6, fencing.ErrResource},
+		{"no name", "", 6, fencing.ErrInvalidResource},
 		{"zero", "a", 0, fencing.ErrZeroToken},
 		{"above the largest", "a", redlock.MaxToken + 1, fencing.ErrTokenRange},
 		{"a later sharer", "a", 6, nil},

@@ -16,16 +16,6 @@ import (
 	"github.com/quorumkit/redlock/fencing"
 )
 
-func ExampleAccept() {
-	fmt.Println(fencing.Accept("invoice:7", 41, 0))  // the first write
-	fmt.Println(fencing.Accept("invoice:7", 42, 42)) // the same holder again
-	fmt.Println(fencing.Accept("invoice:7", 41, 42)) // an earlier holder
-	// Output:
-	// <nil>
-	// <nil>
-	// fencing: write "invoice:7": stale token: got 41, the highest seen is 42
-}
-
 func ExampleSeen_Accept() {
 	var seen fencing.Seen
 	write := func(token redlock.Token, shared bool) {
@@ -75,7 +65,8 @@ func ExampleParseSeen() {
 }
 
 func ExampleStaleError() {
-	err := fmt.Errorf("saving the invoice: %w", fencing.Accept("invoice:7", 41, 42))
+	_, err := fencing.Seen{Exclusive: 42}.Accept("invoice:7", 41, false)
+	err = fmt.Errorf("saving the invoice: %w", err)
 
 	var stale *fencing.StaleError
 	if errors.As(err, &stale) {
@@ -243,7 +234,8 @@ func ExampleRequireToken() {
 
 func ExampleWriteError() {
 	rec := httptest.NewRecorder()
-	fmt.Println(fencing.WriteError(rec, fencing.Accept("invoice:7", 41, 42)))
+	_, err := fencing.Seen{Exclusive: 42}.Accept("invoice:7", 41, false)
+	fmt.Println(fencing.WriteError(rec, err))
 	fmt.Println(rec.Code, rec.Header().Get(fencing.HighestHeader))
 	fmt.Println(fencing.WriteError(rec, io.ErrUnexpectedEOF)) // not a guard's: yours to answer
 	// Output:

@@ -57,9 +57,9 @@ var (
 	// ErrKind is returned where an exclusive token is to become a shared one:
 	// no lock issues one number for both.
 	ErrKind = errors.New("token of an exclusive hold taken for a shared one")
-	// ErrResource is returned for a resource name that the guard cannot keep:
+	// ErrInvalidResource is returned for a resource name that the guard cannot keep:
 	// empty, too long for the column, or not text where the column is text.
-	ErrResource = errors.New("resource name cannot be guarded")
+	ErrInvalidResource = errors.New("resource name cannot be guarded")
 	// ErrShared is returned by a SQL guard without WithShared for the token of a
 	// shared hold: it keeps no number for those.
 	ErrShared = errors.New("the guard takes no shared tokens")
@@ -80,9 +80,9 @@ var (
 	// ErrManyStatements is returned by SQL.Statement for a dialect whose check is
 	// more than one statement: MySQL and SQLite. SQL.Check speaks them.
 	ErrManyStatements = errors.New("the check is more than one statement")
-	// ErrHeader is returned for a Fencing-Token header that is not a token, and
+	// ErrInvalidHeader is returned for a Fencing-Token header that is not a token, and
 	// for a Fencing-Token-Kind header that is no kind.
-	ErrHeader = errors.New("malformed " + Header + " header")
+	ErrInvalidHeader = errors.New("malformed " + Header + " header")
 	// ErrHeaderRepeated is returned for a request with two Fencing-Token
 	// headers, or two of their kinds: neither can be preferred.
 	ErrHeaderRepeated = errors.New(Header + " header is there more than once")
@@ -129,7 +129,7 @@ func (e *StaleError) Unwrap() error { return ErrStale }
 // resource as that of a shared one: then it stays one. NewSharedContext is for
 // the token of a shared hold.
 //
-// It returns ErrResource, ErrZeroToken or ErrTokenRange for an invalid token, and
+// It returns ErrInvalidResource, ErrZeroToken or ErrTokenRange for an invalid token, and
 // ErrBackwards when ctx carries a larger token for resource: then the caller
 // mixes up an old lock with the one it holds. ctx is as it was in each case.
 func NewContext(ctx context.Context, resource string, token redlock.Token) (context.Context, error) {

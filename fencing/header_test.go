@@ -21,20 +21,20 @@ func TestParseHeader(t *testing.T) {
 		{"one", []string{"1"}, 1, nil},
 		{"the largest", []string{"9007199254740991"}, redlock.MaxToken, nil},
 		{"above the largest", []string{"9007199254740992"}, 0, fencing.ErrTokenRange},
-		{"17 digits", []string{"10000000000000000"}, 0, fencing.ErrHeader},
-		{"more than 64 bits", []string{"18446744073709551617"}, 0, fencing.ErrHeader},
-		{"empty", []string{""}, 0, fencing.ErrHeader},
-		{"zero", []string{"0"}, 0, fencing.ErrHeader},
-		{"leading zero", []string{"07"}, 0, fencing.ErrHeader},
-		{"plus", []string{"+7"}, 0, fencing.ErrHeader},
-		{"minus", []string{"-7"}, 0, fencing.ErrHeader},
-		{"underscore", []string{"1_000"}, 0, fencing.ErrHeader},
-		{"hexadecimal", []string{"0x10"}, 0, fencing.ErrHeader},
-		{"fraction", []string{"7.0"}, 0, fencing.ErrHeader},
-		{"exponent", []string{"1e3"}, 0, fencing.ErrHeader},
-		{"space", []string{"7 "}, 0, fencing.ErrHeader},
-		{"other digits", []string{"٧"}, 0, fencing.ErrHeader},
-		{"word", []string{"seven"}, 0, fencing.ErrHeader},
+		{"17 digits", []string{"10000000000000000"}, 0, fencing.ErrInvalidHeader},
+		{"more than 64 bits", []string{"18446744073709551617"}, 0, fencing.ErrInvalidHeader},
+		{"empty", []string{""}, 0, fencing.ErrInvalidHeader},
+		{"zero", []string{"0"}, 0, fencing.ErrInvalidHeader},
+		{"leading zero", []string{"07"}, 0, fencing.ErrInvalidHeader},
+		{"plus", []string{"+7"}, 0, fencing.ErrInvalidHeader},
+		{"minus", []string{"-7"}, 0, fencing.ErrInvalidHeader},
+		{"underscore", []string{"1_000"}, 0, fencing.ErrInvalidHeader},
+		{"hexadecimal", []string{"0x10"}, 0, fencing.ErrInvalidHeader},
+		{"fraction", []string{"7.0"}, 0, fencing.ErrInvalidHeader},
+		{"exponent", []string{"1e3"}, 0, fencing.ErrInvalidHeader},
+		{"space", []string{"7 "}, 0, fencing.ErrInvalidHeader},
+		{"other digits", []string{"٧"}, 0, fencing.ErrInvalidHeader},
+		{"word", []string{"seven"}, 0, fencing.ErrInvalidHeader},
 		{"twice", []string{"7", "7"}, 0, fencing.ErrHeaderRepeated},
 		{"twice, joined", []string{"7, 7"}, 0, fencing.ErrHeaderRepeated},
 		{"twice, one empty", []string{"", "7"}, 0, fencing.ErrHeaderRepeated},
@@ -65,7 +65,7 @@ func FuzzParseHeader(f *testing.F) {
 			if got != 0 {
 				t.Errorf("%q: got %d beside %v; want 0", first, got, err)
 			}
-			if !errors.Is(err, fencing.ErrHeader) && !errors.Is(err, fencing.ErrHeaderRepeated) && !errors.Is(err, fencing.ErrTokenRange) {
+			if !errors.Is(err, fencing.ErrInvalidHeader) && !errors.Is(err, fencing.ErrHeaderRepeated) && !errors.Is(err, fencing.ErrTokenRange) {
 				t.Errorf("%q: got %v; want one of the three", first, err)
 			}
 			return

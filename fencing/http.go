@@ -34,7 +34,7 @@ const (
 //
 // It returns ErrNoToken when the header is missing, ErrHeaderRepeated when it is
 // there more than once (also when a proxy joined the values with a comma),
-// ErrHeader when it does not parse, and ErrTokenRange above redlock.MaxToken.
+// ErrInvalidHeader when it does not parse, and ErrTokenRange above redlock.MaxToken.
 func ParseHeader(h http.Header) (redlock.Token, error) {
 	values := h.Values(Header)
 	switch {
@@ -51,7 +51,7 @@ func ParseHeader(h http.Header) (redlock.Token, error) {
 // no kinds has exclusive holds.
 //
 // It returns ErrHeaderRepeated when the header is there more than once, and
-// ErrHeader when it is neither "shared" nor "exclusive".
+// ErrInvalidHeader when it is neither "shared" nor "exclusive".
 func ParseKind(h http.Header) (shared bool, err error) {
 	values := h.Values(KindHeader)
 	switch {
@@ -64,7 +64,7 @@ func ParseKind(h http.Header) (shared bool, err error) {
 	case values[0] == exclusiveWord:
 		return false, nil
 	}
-	return false, fmt.Errorf("fencing: %w: %s is %.40q, and may be %s or %s", ErrHeader, KindHeader, values[0], sharedWord, exclusiveWord)
+	return false, fmt.Errorf("fencing: %w: %s is %.40q, and may be %s or %s", ErrInvalidHeader, KindHeader, values[0], sharedWord, exclusiveWord)
 }
 
 // withToken returns a copy of ctx that carries the token of h for name.
@@ -91,11 +91,11 @@ func parseToken(value string) (redlock.Token, error) {
 	}
 	// ParseUint alone takes 007, and with it a second spelling of 7.
 	if value == "" || value[0] < '1' || value[0] > '9' || len(value) > 16 {
-		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeader, value)
+		return 0, fmt.Errorf("fencing: %w: %.40q", ErrInvalidHeader, value)
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("fencing: %w: %.40q", ErrHeader, value)
+		return 0, fmt.Errorf("fencing: %w: %.40q", ErrInvalidHeader, value)
 	}
 	if n > uint64(redlock.MaxToken) {
 		return 0, fmt.Errorf("fencing: %w: got %d, the largest is %d", ErrTokenRange, n, redlock.MaxToken)
@@ -195,9 +195,9 @@ func WriteError(w http.ResponseWriter, err error) bool {
 		http.Error(w, err.Error(), StatusStale)
 	case errors.Is(err, ErrNoToken):
 		http.Error(w, err.Error(), StatusMissing)
-	case errors.Is(err, ErrHeader), errors.Is(err, ErrHeaderRepeated),
+	case errors.Is(err, ErrInvalidHeader), errors.Is(err, ErrHeaderRepeated),
 		errors.Is(err, ErrZeroToken), errors.Is(err, ErrTokenRange),
-		errors.Is(err, ErrBackwards), errors.Is(err, ErrKind), errors.Is(err, ErrResource):
+		errors.Is(err, ErrBackwards), errors.Is(err, ErrKind), errors.Is(err, ErrInvalidResource):
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	default:
 		return false

@@ -162,7 +162,7 @@ func TestMemoryRefusesBadInput(t *testing.T) {
 		token    redlock.Token
 		want     error
 	}{
-		{"", 1, fencing.ErrResource},
+		{"", 1, fencing.ErrInvalidResource},
 		{"r", 0, fencing.ErrZeroToken},
 		{"r", redlock.MaxToken + 1, fencing.ErrTokenRange},
 	} {

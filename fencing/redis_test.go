@@ -47,7 +47,7 @@ func TestRedisRefusesBadInputAndWritesNothing(t *testing.T) {
 		stored   string // under the token key
 		want     error
 	}{
-		{"no name", "", 1, "", fencing.ErrResource},
+		{"no name", "", 1, "", fencing.ErrInvalidResource},
 		{"zero", "r", 0, "", fencing.ErrZeroToken},
 		{"above the largest", "r", redlock.MaxToken + 1, "", fencing.ErrTokenRange},
 		{"a word in the token's place", "r", 1, "word", fencing.ErrCorrupt},

@@ -28,12 +28,18 @@ func TestAcceptTakesATokenThatIsAtLeastTheHighest(t *testing.T) {
 		{"zero", "r", 0, 0, fencing.ErrZeroToken},
 		{"zero after a token", "r", 0, 7, fencing.ErrZeroToken},
 		{"above the largest", "r", redlock.MaxToken + 1, 0, fencing.ErrTokenRange},
-		{"no name", "", 7, 0, fencing.ErrResource},
+		{"no name", "", 7, 0, fencing.ErrInvalidResource},
 	} {
-		if err := fencing.Accept(tt.resource, tt.token, tt.highest); !errors.Is(err, tt.want) {
+		if err := accept(tt.resource, tt.token, tt.highest); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v; want %v", tt.name, err, tt.want)
 		}
 	}
+}
+
+// accept puts an exclusive token to a guard that has only seen such.
+func accept(resource string, token, highest redlock.Token) error {
+	_, err := fencing.Seen{Exclusive: highest}.Accept(resource, token, false)
+	return err
 }
 
 func TestSeenKeepsANumberForEachKind(t *testing.T) {
@@ -86,7 +92,7 @@ func TestSeenRefusesBadInputOfBothKinds(t *testing.T) {
 			token    redlock.Token
 			want     error
 		}{
-			{"", 10, fencing.ErrResource},
+			{"", 10, fencing.ErrInvalidResource},
 			{"r", 0, fencing.ErrZeroToken},
 			{"r", redlock.MaxToken + 1, fencing.ErrTokenRange},
 		} {
@@ -111,10 +117,9 @@ func TestAmongExclusiveTokensTheRuleIsThatOfOneNumber(t *testing.T) {
 		for range 30 {
 			token := redlock.Token(rng.Uint64N(12) + 1)
 			want := oneNumber(token, highest)
-			byHighest := fencing.Accept("r", token, highest)
 			next, bySeen := seen.Accept("r", token, false)
 			byMemory := guard.Write(t.Context(), "r", token, func(context.Context) error { return nil })
-			for what, err := range map[string]error{"Accept": byHighest, "Seen": bySeen, "Memory": byMemory} {
+			for what, err := range map[string]error{"Seen": bySeen, "Memory": byMemory} {
 				if (err == nil) != want {
 					t.Fatalf("%s: %d after %d: got %v; want accepted: %t", what, token, highest, err, want)
 				}
@@ -151,7 +156,7 @@ func TestAStaleErrorSaysWhichTokensAreShared(t *testing.T) {
 }
 
 func TestAStaleErrorNamesTheResourceAndBothTokens(t *testing.T) {
-	err := fmt.Errorf("saving: %w", fencing.Accept("invoice:7", 41, 42))
+	err := fmt.Errorf("saving: %w", accept("invoice:7", 41, 42))
 	wantStale(t, err, "invoice:7", 41, 42)
 	for _, part := range []string{`"invoice:7"`, "41", "42"} {
 		if !strings.Contains(err.Error(), part) {

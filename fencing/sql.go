@@ -18,10 +18,10 @@ import (
 // otherwise.
 const DefaultTable = "fencing_tokens"
 
-// MaxResourceLen is the longest resource name that a SQL guard keeps, in bytes.
+// MaxResourceLength is the longest resource name that a SQL guard keeps, in bytes.
 // It is the largest key that every one of the databases indexes with its
 // defaults, in any encoding.
-const MaxResourceLen = 255
+const MaxResourceLength = 255
 
 // SQL guards the writes of a database transaction. It holds no connection, and is
 // safe for concurrent use.
@@ -108,8 +108,8 @@ func (g *SQL) named(statement string) string {
 // Commit returns ErrTxAborted then, unless another transaction has begun in the
 // same session.
 //
-// It returns what Seen.Accept returns; ErrResource for a name longer than
-// MaxResourceLen or not valid text; ErrShared; ErrNoTx for a tx whose type may be a
+// It returns what Seen.Accept returns; ErrInvalidResource for a name longer than
+// MaxResourceLength or not valid text; ErrShared; ErrNoTx for a tx whose type may be a
 // pool of connections (see Tx); ErrNoTable; ErrBadTable for a table without the
 // columns of shared tokens; ErrTxAborted for a transaction that has ended, that was
 // never begun, or that the database has given up. The last three wrap the driver's
@@ -295,10 +295,10 @@ func (g *SQL) valid(ctx context.Context, resource string, token redlock.Token) e
 	switch {
 	case !g.shared && IsShared(ctx, resource, token):
 		return fmt.Errorf("fencing: check %q: %w: make the guard with WithShared, and Migrate", resource, ErrShared)
-	case len(resource) > MaxResourceLen:
-		return fmt.Errorf("fencing: check %.32q...: %w: it has %d bytes, the column holds %d", resource, ErrResource, len(resource), MaxResourceLen)
+	case len(resource) > MaxResourceLength:
+		return fmt.Errorf("fencing: check %.32q...: %w: it has %d bytes, the column holds %d", resource, ErrInvalidResource, len(resource), MaxResourceLength)
 	case !utf8.ValidString(resource), strings.ContainsRune(resource, 0):
-		return fmt.Errorf("fencing: check %q: %w: it is not text", resource, ErrResource)
+		return fmt.Errorf("fencing: check %q: %w: it is not text", resource, ErrInvalidResource)
 	}
 	return nil
 }

@@ -336,11 +336,11 @@ type Seen struct {
 // accepted across kinds: no lock issues one number for both.
 //
 // So an exclusive token is refused when a newer hold of either kind was seen, and
-// a shared one when a newer exclusive hold was. Among exclusive tokens alone this
-// is the rule of the function Accept.
+// a shared one when a newer exclusive hold was. Where all are exclusive, a token is
+// accepted that is at least the highest seen, and the first may be of any size.
 //
 // It returns the guard's new state. After an error that is s: a
-// *StaleError, ErrResource (the name is empty), ErrZeroToken or ErrTokenRange.
+// *StaleError, ErrInvalidResource (the name is empty), ErrZeroToken or ErrTokenRange.
 // See IsShared for where the kind comes from.
 func (s Seen) Accept(resource string, token redlock.Token, shared bool) (Seen, error) {
 	if err := valid(resource, token); err != nil {
@@ -363,27 +363,12 @@ func (s Seen) Accept(resource string, token redlock.Token, shared bool) (Seen, e
 // Highest returns the larger of the two numbers, 0 if nothing was seen.
 func (s Seen) Highest() redlock.Token { return max(s.Exclusive, s.Shared) }
 
-// Accept is the rule where all tokens are exclusive: a token is accepted when it
-// is at least the highest that the resource has seen. Equal is accepted, because
-// one holder writes more than once under its token. A resource that has never
-// seen one (highest is 0) accepts the first token of any size.
-//
-// It is exported for guards that are written elsewhere, as Seen is, and serves
-// those that have no shared holds.
-//
-// It returns nil, or a *StaleError, ErrResource (the name is empty),
-// ErrZeroToken or ErrTokenRange.
-func Accept(resource string, token, highest redlock.Token) error {
-	_, err := Seen{Exclusive: highest}.Accept(resource, token, false)
-	return err
-}
-
 // valid says whether a write may be put to a guard at all. Guards ask it before
 // they touch their store.
 func valid(resource string, token redlock.Token) error {
 	switch {
 	case resource == "":
-		return fmt.Errorf("fencing: write: %w: it is empty", ErrResource)
+		return fmt.Errorf("fencing: write: %w: it is empty", ErrInvalidResource)
 	case token == 0:
 		return fmt.Errorf("fencing: write %q: %w", resource, ErrZeroToken)
 	case token > redlock.MaxToken:

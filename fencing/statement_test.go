@@ -82,7 +82,7 @@ func TestAStatementRefusesBadInputAndDialectsOfMany(t *testing.T) {
 	_, unnamed := guard.Statement(t.Context(), "", 7)
 	_, shared := guard.Statement(sharer, "r", 7)
 	for got, want := range map[error]error{
-		zero: fencing.ErrZeroToken, large: fencing.ErrTokenRange, unnamed: fencing.ErrResource, shared: fencing.ErrShared,
+		zero: fencing.ErrZeroToken, large: fencing.ErrTokenRange, unnamed: fencing.ErrInvalidResource, shared: fencing.ErrShared,
 	} {
 		if !errors.Is(got, want) {
 			t.Errorf("got %v; want %v", got, want)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestBadInputIsRefusedAndNothingIsWritten(t *testing.T) {
-	long := strings.Repeat("x", fencing.MaxResourceLen+1)
+	long := strings.Repeat("x", fencing.MaxResourceLength+1)
 	for _, tt := range []struct {
 		name     string
 		resource string
@@ -25,11 +25,11 @@ func TestBadInputIsRefusedAndNothingIsWritten(t *testing.T) {
 	}{
 		{"zero token", account, 0, fencing.ErrZeroToken},
 		{"token above the largest", account, redlock.MaxToken + 1, fencing.ErrTokenRange},
-		{"empty name", "", 1, fencing.ErrResource},
-		{"name too long", long, 1, fencing.ErrResource},
-		{"name too long in bytes only", strings.Repeat("ä", fencing.MaxResourceLen/2+1), 1, fencing.ErrResource},
-		{"name with a NUL", "a\x00b", 1, fencing.ErrResource},
-		{"name that is no text", "a\xff", 1, fencing.ErrResource},
+		{"empty name", "", 1, fencing.ErrInvalidResource},
+		{"name too long", long, 1, fencing.ErrInvalidResource},
+		{"name too long in bytes only", strings.Repeat("ä", fencing.MaxResourceLength/2+1), 1, fencing.ErrInvalidResource},
+		{"name with a NUL", "a\x00b", 1, fencing.ErrInvalidResource},
+		{"name that is no text", "a\xff", 1, fencing.ErrInvalidResource},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, s := range stores() {

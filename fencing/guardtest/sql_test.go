@@ -117,7 +117,7 @@ func TestTheLargestTokenAndTheLongestNameFit(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
 			s.prepare(t)
-			name := fmt.Sprintf("%0*d", fencing.MaxResourceLen, 1)
+			name := fmt.Sprintf("%0*d", fencing.MaxResourceLength, 1)
 			err := s.guard.Write(t.Context(), s.db, nil, name, redlock.MaxToken, func(*sql.Tx) error { return nil })
 			if got, readErr := s.guard.Highest(t.Context(), s.db, name); err != nil || readErr != nil || got != redlock.MaxToken {
 				t.Errorf("got %d, %v, %v; want %d", got, err, readErr, redlock.MaxToken)
