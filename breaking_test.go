@@ -62,7 +62,7 @@ func (c *cable) deliver(t *testing.T) {
 // clients are clients of all nodes by this cable.
 func (c *cable) clients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
 	t.Helper()
-	clients := make([]redis.UniversalClient, nodes.Len())
+	clients := make([]redis.UniversalClient, len(nodes.Nodes()))
 	for i, n := range nodes.Nodes() {
 		o := n.Options()
 		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {

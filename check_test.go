@@ -203,7 +203,7 @@ func TestNodesThatRefuseWritesAreSeenEverywhere(t *testing.T) {
 func TestCheckJudgesByTheLockersOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3, redlock.WithoutMembership(), redlock.WithNodeTimeout(4*time.Second), redlock.WithMaxTTL(time.Hour))
-		must(t, nodes.Client(0).HSet(t.Context(), "redlock:node", "format", "9").Err()) // which matters to members alone
+		must(t, nodes.Clients()[0].HSet(t.Context(), "redlock:node", "format", "9").Err()) // which matters to members alone
 		r, err := l.Cluster().Check(t.Context())
 		must(t, err)
 		r.Findings = slices.DeleteFunc(r.Findings, func(f redlock.Finding) bool { return f.Node >= 0 && f.Code != redlock.FindingRecord })

@@ -310,7 +310,7 @@ func TestDefectTheSameServerListedTwiceVotesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := nodes.NewClients()
-		clients[1] = nodes.Client(0) // of the established nodes, one stands for two
+		clients[1] = nodes.Clients()[0] // of the established nodes, one stands for two
 		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...))
 		mustRelease(t, mustAcquire(t, l, "orders/42")) // two different servers are a quorum of three
 		nodes.Node(2).Stop()
@@ -329,7 +329,7 @@ func TestTheSameServerListedTwiceMakesTwoHoldersWithoutMembership(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := nodes.NewClients()
-		clients[1] = nodes.Client(0)
+		clients[1] = nodes.Clients()[0]
 		l := lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...), redlock.WithoutMembership())
 		nodes.Node(2).Stop()
 		first := mustAcquire(t, l, "orders/42")

@@ -31,8 +31,8 @@
 //
 // The rest, in the order of use:
 //
-//   - More of a hold: [Lock.Remaining], [Lock.ValidUntil], [Lock.Extend], [Lock.Done],
-//     [Lock.Slot], [Lock.Shared].
+//   - More of a hold: [Lock.Remaining], [Lock.Extend], [Lock.Done], [Lock.Slot],
+//     [Lock.Shared].
 //   - Other holds: [WithShared], [WithLimit], [WithReentry], and several names at once
 //     with [Locker.DoAll], [Locker.AcquireAll] and [MultiLock].
 //   - Options: an [Option] is for [Open] and [New], an [AcquireOption] for one

@@ -192,7 +192,7 @@ func ExampleCluster_Retire() {
 
 	spare := newNodes(1)
 	defer spare.Close()
-	clients := append(nodes.NewClients()[:4], spare.Client(0))
+	clients := append(nodes.NewClients()[:4], spare.Clients()[0])
 	renewed, err := redlock.New(clients, redlock.WithNodeTimeout(enough),
 		redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3", "node-5"))
 	if err != nil {

@@ -71,22 +71,6 @@ func ExampleLock_Remaining() {
 	// 0s
 }
 
-// ValidUntil is for logs; for decisions ask Remaining, Err or Context.
-func ExampleLock_ValidUntil() {
-	nodes := fiveNodes()
-	defer nodes.Close()
-	locker := lockerOn(nodes)
-	defer locker.Close()
-
-	lock := acquire(locker, "orders/42")
-	fmt.Println(lock.ValidUntil().After(time.Now()))
-	_ = lock.Release(context.Background())
-	fmt.Println(lock.ValidUntil().IsZero())
-	// Output:
-	// true
-	// true
-}
-
 // The lock's context carries the values of the one that Acquire was given, not
 // its cancellation. It ends with the lock, with the reason as its cause.
 func ExampleLock_Context() {
@@ -119,7 +103,7 @@ func ExampleLock_Done() {
 	defer locker.Close()
 
 	lock := acquire(locker, "orders/42", redlock.WithTTL(time.Second), redlock.WithFixedLease())
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Hang()
 	}
 	select {
@@ -128,7 +112,7 @@ func ExampleLock_Done() {
 	case <-time.After(time.Minute):
 		fmt.Println("still held")
 	}
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Resume()
 	}
 	// Output: true
@@ -194,12 +178,12 @@ func ExampleLock_Release_unconfirmed() {
 	defer locker.Close()
 
 	lock := acquire(locker, "orders/42")
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Hang()
 	}
 	err := lock.Release(context.Background())
 	fmt.Println(errors.Is(err, redlock.ErrNoQuorum), errors.Is(lock.Err(), redlock.ErrReleased))
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Resume() // what was sent is carried out now
 	}
 	// Output: true true

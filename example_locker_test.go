@@ -308,7 +308,7 @@ func ExampleQuorumError_Error() {
 	locker := lockerOn(nodes)
 	defer locker.Close()
 
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Stop()
 	}
 	_, err := locker.TryAcquire(context.Background(), "orders/42")
@@ -323,7 +323,7 @@ func ExampleQuorumError_Unwrap() {
 	locker := lockerOn(nodes)
 	defer locker.Close()
 
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Stop()
 	}
 	_, err := locker.TryAcquire(context.Background(), "orders/42")

@@ -244,12 +244,12 @@ func ExampleWithCloseTimeout() {
 	defer nodes.Close()
 	locker := lockerOn(nodes, redlock.WithCloseTimeout(100*time.Millisecond))
 	acquire(locker, "orders/42")
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Hang()
 	}
 
 	fmt.Println(errors.Is(locker.Close(), redlock.ErrNoQuorum))
-	for i := range nodes.Len() {
+	for i := range nodes.Nodes() {
 		nodes.Node(i).Resume()
 	}
 	// Output: true

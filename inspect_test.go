@@ -24,7 +24,7 @@ type hidden struct{ redis.UniversalClient }
 // patientClients read for half a minute, no matter what the context says.
 func patientClients(t *testing.T, nodes *redlocktest.Cluster) []redis.UniversalClient {
 	t.Helper()
-	clients := make([]redis.UniversalClient, nodes.Len())
+	clients := make([]redis.UniversalClient, len(nodes.Nodes()))
 	for i, n := range nodes.Nodes() {
 		o := n.Options()
 		o.ReadTimeout, o.ContextTimeoutEnabled = 30*time.Second, false

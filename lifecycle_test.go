@@ -357,7 +357,7 @@ func TestCloseEndsEverything(t *testing.T) {
 				t.Errorf("%s has %q; want only the other Locker's key", n.Name(), left)
 			}
 		}
-		if err := nodes.Client(0).Ping(t.Context()).Err(); err != nil {
+		if err := nodes.Clients()[0].Ping(t.Context()).Err(); err != nil {
 			t.Errorf("a client given to New: %v; want it open", err)
 		}
 		mustRelease(t, foreign)

@@ -104,16 +104,6 @@ func (l *Lock) Remaining() time.Duration {
 	return l.hold.Remaining(l.locker.clock.Now())
 }
 
-// ValidUntil returns when the validity ends, on the wall clock: for logs, never
-// for a decision. It is the zero time when the lock is not held.
-func (l *Lock) ValidUntil() time.Time {
-	left := l.Remaining()
-	if left == 0 {
-		return time.Time{}
-	}
-	return l.locker.clock.Wall().Add(left)
-}
-
 // Err returns nil while the lock is held, and the cause of its end afterwards
 // (ErrLost, ErrReleased, ErrMaxHold or ErrClosed, for errors.Is). It consults the
 // clock, and may therefore be set before Done closes.

@@ -167,7 +167,7 @@ func TestTheLogHasNoPasswordAndNoOwnerValue(t *testing.T) {
 	log := &logged{}
 	var urls []string
 	for i, n := range nodes.Nodes() {
-		urls = append(urls, strings.Replace(n.URL(), "redis://", "redis://app:hunter2@", 1))
+		urls = append(urls, "redis://app:hunter2@"+n.Addr())
 		if i > 0 {
 			n.Miniredis().RequireUserAuth("app", "hunter2")
 		} else {

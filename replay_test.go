@@ -204,7 +204,7 @@ func leases(t *testing.T, c redis.UniversalClient) map[string]time.Duration {
 }
 
 func TestEveryScriptTwiceGivesWhatItGaveInProcess(t *testing.T) {
-	replay(t, redlocktest.Start(t, 1, redlocktest.WithoutFounding()).Client(0))
+	replay(t, redlocktest.Start(t, 1, redlocktest.WithoutFounding()).Clients()[0])
 }
 
 func TestEveryScriptTwiceGivesWhatItGaveOnARealServer(t *testing.T) {
@@ -330,7 +330,7 @@ func TestAServerThatComesBackToItsAddressWaitsForWhoSawAnotherThere(t *testing.T
 			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return leads.Load().Dial(ctx) }
 			c := redis.NewClient(o)
 			t.Cleanup(func() { _ = c.Close() })
-			return lockerWith(t, []redis.UniversalClient{c, nodes.Client(1), nodes.Client(2)}, redlock.WithNodeNames(nodes.Names()...))
+			return lockerWith(t, []redis.UniversalClient{c, nodes.Clients()[1], nodes.Clients()[2]}, redlock.WithNodeNames(nodes.Names()...))
 		}
 		leads.Store(first)
 		l := over()

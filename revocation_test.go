@@ -103,8 +103,8 @@ func TestRevokeSaysWhyItCantAsk(t *testing.T) {
 		lock := mustAcquire(t, l, "orders/42")
 		wantError(t, "held without the option", other.Revoke(t.Context(), "orders/42"), redlock.ErrNotRevocable)
 		mustRelease(t, lock)
-		for i := range nodes.Len() {
-			c := nodes.Client(i)
+		for i := range nodes.Nodes() {
+			c := nodes.Clients()[i]
 			must(t, c.Set(t.Context(), "orders/42", "fsdUq0f2v1Dm7cZtPw3yXg==", time.Minute).Err())
 			must(t, c.HSet(t.Context(), "orders/43", "a", "b").Err())
 			must(t, c.ZAdd(t.Context(), "orders/44", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 2, Member: "b"}).Err())
@@ -113,7 +113,7 @@ func TestRevokeSaysWhyItCantAsk(t *testing.T) {
 			for i, n := range nodes.Nodes() {
 				all = append(all, n.Keys()...)
 				for _, key := range locksOn(n) {
-					all = append(all, under(t, nodes.Client(i), key))
+					all = append(all, under(t, nodes.Clients()[i], key))
 				}
 			}
 			return all
@@ -177,7 +177,7 @@ func TestANodeThatForgotDoesNotSayThatAHolderIsGone(t *testing.T) {
 		synctest.Wait()
 		done := revokes(t, other, 30*time.Second)
 		<-lock.Revoked()
-		must(t, nodes.Client(0).Del(t.Context(), "orders/42").Err())
+		must(t, nodes.Clients()[0].Del(t.Context(), "orders/42").Err())
 		nodes.Node(1).Restart()
 		time.Sleep(3 * time.Second)
 		select {
@@ -260,7 +260,7 @@ func TestAMessageThatComesLateReachesNoOther(t *testing.T) {
 		must(t, <-done) // the one that was meant is gone
 		for i, n := range nodes.Nodes() {
 			n.Intercept(nil)
-			if heard := nodes.Client(i).Publish(t.Context(), message[1], message[2]).Val(); heard != 1 {
+			if heard := nodes.Clients()[i].Publish(t.Context(), message[1], message[2]).Val(); heard != 1 {
 				t.Errorf("%d heard the late message; want 1", heard)
 			}
 		}
@@ -282,14 +282,14 @@ func TestForgedMessagesAskForNothing(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		lock := mustAcquire(t, l, "orders/42", redlock.WithRevocation(), redlock.WithValue("v"))
 		synctest.Wait()
-		owner := nodes.Client(0).Get(t.Context(), "orders/42").Val()
+		owner := nodes.Clients()[0].Get(t.Context(), "orders/42").Val()
 		id := strings.Split(owner, "~")[1]
 		channel := "redlock:wake:" + id
 		for _, message := range []string{
 			"revoke", "revoke ", "revoke orders/42", "revoke " + id, "revoke ~" + id + "~", "revoke v", "REVOKE " + owner, "revoke  " + owner,
 			"revoke " + owner + " ", "revoke " + owner[:len(owner)-1], owner, "orders/42", "redlock:push\n" + owner,
 		} {
-			if n := nodes.Client(0).Publish(t.Context(), channel, message).Val(); n != 1 {
+			if n := nodes.Clients()[0].Publish(t.Context(), channel, message).Val(); n != 1 {
 				t.Fatalf("%d heard %q; want 1", n, message)
 			}
 		}
@@ -298,7 +298,7 @@ func TestForgedMessagesAskForNothing(t *testing.T) {
 			t.Error("it was asked by a message that does not name it")
 		}
 		for range 3 {
-			nodes.Client(0).Publish(t.Context(), channel, "revoke "+owner)
+			nodes.Clients()[0].Publish(t.Context(), channel, "revoke "+owner)
 		}
 		synctest.Wait()
 		if !isAsked(lock.Revoked()) {
@@ -308,7 +308,7 @@ func TestForgedMessagesAskForNothing(t *testing.T) {
 		if n := redlock.RevocableHolds(l); n != 0 {
 			t.Errorf("the Locker knows %d holds after the release; want none", n)
 		}
-		nodes.Client(0).Publish(t.Context(), channel, "revoke "+owner) // of a hold that is over
+		nodes.Clients()[0].Publish(t.Context(), channel, "revoke "+owner) // of a hold that is over
 		synctest.Wait()
 		wantNoLocks(t, nodes, "in the end")
 	})
@@ -445,11 +445,11 @@ func TestCloseEndsARevokeThatSeesNothingTwice(t *testing.T) {
 		done := revokes(t, other, time.Hour)
 		time.Sleep(10 * time.Millisecond)
 		for held := range 100 {
-			for i := range nodes.Len() {
+			for i := range nodes.Nodes() {
 				if held%2 == 0 {
-					must(t, nodes.Client(i).Set(t.Context(), "orders/42", "other", time.Minute).Err())
+					must(t, nodes.Clients()[i].Set(t.Context(), "orders/42", "other", time.Minute).Err())
 				} else {
-					must(t, nodes.Client(i).Del(t.Context(), "orders/42").Err())
+					must(t, nodes.Clients()[i].Del(t.Context(), "orders/42").Err())
 				}
 			}
 			time.Sleep(20 * time.Millisecond)

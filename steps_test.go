@@ -326,7 +326,7 @@ func TestAStepOfOneClockDoesNotSayThatAHolderIsGone(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			defer ahead(time.Minute, c.nodes.Node(1))()
 			time.Sleep(300 * time.Millisecond) // a look at the clocks
-			must(t, c.nodes.Client(0).Del(t.Context(), "orders/42").Err())
+			must(t, c.nodes.Clients()[0].Del(t.Context(), "orders/42").Err())
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
 			must(t, lock.Err())

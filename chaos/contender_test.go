@@ -92,7 +92,7 @@ func TestAFailedAttemptLeavesNoKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, c := open(t, kit, 1)
 				for i := range 3 {
-					testkit.Must(t, nodes.Client(i).Set(t.Context(), "r", "another", 0).Err())
+					testkit.Must(t, nodes.Clients()[i].Set(t.Context(), "r", "another", 0).Err())
 				}
 				if _, err := c[0].Acquire(t.Context(), "r", 5*time.Second); err == nil {
 					t.Error("got a lock; want an error")

@@ -129,9 +129,6 @@ func (c *Cluster) found() error {
 	return errors.Join(l.Cluster().Admit(context.Background()), l.Close())
 }
 
-// Len returns the number of nodes.
-func (c *Cluster) Len() int { return len(c.nodes) }
-
 // Node returns node i, counted from 0. It panics when there is none.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
@@ -153,9 +150,6 @@ func (c *Cluster) Clients() []redis.UniversalClient {
 	return append([]redis.UniversalClient(nil), c.clients...)
 }
 
-// Client returns the client of node i that [Cluster.Clients] has.
-func (c *Cluster) Client(i int) redis.UniversalClient { return c.clients[i] }
-
 // NewClients returns further clients, one for each node, with connections of
 // their own: what another process would have. They are closed with the
 // cluster; closing them earlier is allowed.
@@ -175,7 +169,7 @@ func (c *Cluster) NewClients() []redis.UniversalClient {
 func (c *Cluster) URLs() []string {
 	urls := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
-		urls[i] = n.URL()
+		urls[i] = "redis://" + n.Addr()
 	}
 	return urls
 }

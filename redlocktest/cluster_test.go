@@ -71,7 +71,7 @@ func TestNodesAreIndependentMastersWithNames(t *testing.T) {
 				t.Errorf("node %d: got version %q; want 7.2.x", i, got)
 			}
 		}
-		mustSet(t, c.Client(1), "k", "v", 0)
+		mustSet(t, c.Clients()[1], "k", "v", 0)
 		for i, want := range [][]string{{}, {"k"}, {}} {
 			if got := c.Node(i).Keys(); !slices.Equal(got, want) {
 				t.Errorf("node %d: got keys %q; want %q", i, got, want)
@@ -83,7 +83,7 @@ func TestNodesAreIndependentMastersWithNames(t *testing.T) {
 func TestInfoObeysPasswordsTransactionsAndScripts(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		client := c.Client(0)
+		client := c.Clients()[0]
 		var cmd *redis.StringCmd
 		if _, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.Set(t.Context(), "k", "v", 0)
@@ -112,13 +112,13 @@ func TestInfoObeysPasswordsTransactionsAndScripts(t *testing.T) {
 func TestLeasesRunWithTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		mustSet(t, c.Client(0), "k", "v", 10*time.Second)
+		mustSet(t, c.Clients()[0], "k", "v", 10*time.Second)
 		time.Sleep(9999 * time.Millisecond)
-		if n := c.Client(0).Exists(t.Context(), "k").Val(); n != 1 {
+		if n := c.Clients()[0].Exists(t.Context(), "k").Val(); n != 1 {
 			t.Errorf("1 ms before the end: got %d keys; want 1", n)
 		}
 		time.Sleep(time.Millisecond)
-		if n := c.Client(0).Exists(t.Context(), "k").Val(); n != 0 {
+		if n := c.Clients()[0].Exists(t.Context(), "k").Val(); n != 0 {
 			t.Errorf("at the end: got %d keys; want 0", n)
 		}
 	})
@@ -135,7 +135,7 @@ return {tonumber(h[1]), h[2] == false and 1 or 0, redis.call('PTTL', KEYS[1]), t
 func TestScriptsNeedLoadingAndARestartDropsThem(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		node, client, ctx := c.Node(0), c.Client(0), t.Context()
+		node, client, ctx := c.Node(0), c.Clients()[0], t.Context()
 		sha, err := client.ScriptLoad(ctx, ttlScript).Result()
 		testkit.Must(t, err)
 		got, err := client.EvalSha(ctx, sha, []string{"k", "h"}, "owner", 5000).Int64Slice()
@@ -171,7 +171,7 @@ func TestWatchPinsOneConnectionAndFailsAfterARestart(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		ctx := t.Context()
-		err := c.Client(0).Watch(ctx, func(tx *redis.Tx) error {
+		err := c.Clients()[0].Watch(ctx, func(tx *redis.Tx) error {
 			if err := tx.Ping(ctx).Err(); err != nil {
 				t.Errorf("before the restart: %v", err)
 			}
@@ -181,7 +181,7 @@ func TestWatchPinsOneConnectionAndFailsAfterARestart(t *testing.T) {
 		if err == nil {
 			t.Error("a pinned connection outlived the restart")
 		}
-		if err := c.Client(0).Ping(ctx).Err(); err != nil {
+		if err := c.Clients()[0].Ping(ctx).Err(); err != nil {
 			t.Errorf("the next command: got %v; want no error", err)
 		}
 	})
@@ -190,7 +190,7 @@ func TestWatchPinsOneConnectionAndFailsAfterARestart(t *testing.T) {
 func TestStopRefusesAndStartKeepsWhatTheServerHas(t *testing.T) {
 	both(t, func(t *testing.T) {
 		c := redlocktest.Start(t, 2, redlocktest.WithoutFounding())
-		node, client, ctx := c.Node(0), c.Client(0), t.Context()
+		node, client, ctx := c.Node(0), c.Clients()[0], t.Context()
 		mustSet(t, client, "k", "v", 0)
 		sha := client.ScriptLoad(ctx, "return 7").Val()
 		runID := node.RunID()
@@ -203,7 +203,7 @@ func TestStopRefusesAndStartKeepsWhatTheServerHas(t *testing.T) {
 		if d := time.Since(started); d > time.Second {
 			t.Errorf("the refusal took %v", d)
 		}
-		if err := c.Client(1).Ping(ctx).Err(); err != nil {
+		if err := c.Clients()[1].Ping(ctx).Err(); err != nil {
 			t.Errorf("the other node: %v", err)
 		}
 		node.Start()
@@ -227,7 +227,7 @@ func TestBlockingCommandsWorkAfterARestart(t *testing.T) {
 		c := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		c.Node(0).Restart()
 		started := time.Now()
-		err := c.Client(0).BLPop(t.Context(), time.Second, "list").Err()
+		err := c.Clients()[0].BLPop(t.Context(), time.Second, "list").Err()
 		if !errors.Is(err, redis.Nil) || time.Since(started) != time.Second {
 			t.Errorf("got %v after %v; want nil after 1s", err, time.Since(started))
 		}
@@ -360,7 +360,7 @@ func TestStoppingAHungNodeLosesWhatItHadNotRead(t *testing.T) {
 			t.Errorf("writing to the dead node: got %v; want a broken pipe", err)
 		}
 		node.Start()
-		if err := c.Client(0).Ping(t.Context()).Err(); err != nil {
+		if err := c.Clients()[0].Ping(t.Context()).Err(); err != nil {
 			t.Fatalf("a node that is started hangs no more; got %v", err)
 		}
 		if got := node.Keys(); len(got) != 0 {

@@ -40,7 +40,7 @@ func ExampleNode_RestartKeepingData() {
 	}
 	defer nodes.Close()
 	ctx := context.Background()
-	node, client := nodes.Node(0), nodes.Client(0)
+	node, client := nodes.Node(0), nodes.Clients()[0]
 
 	client.Set(ctx, "report", "me", 0)
 	sha := client.ScriptLoad(ctx, "return 1").Val()
@@ -65,7 +65,7 @@ func ExampleNode_Intercept() {
 	}
 	defer nodes.Close()
 	ctx := context.Background()
-	node, client := nodes.Node(0), nodes.Client(0)
+	node, client := nodes.Node(0), nodes.Clients()[0]
 
 	node.Intercept(func(args []string) redlocktest.Verdict {
 		if args[0] == "SET" {

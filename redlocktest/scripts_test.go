@@ -12,7 +12,7 @@ import (
 func TestScriptsAreLoadedKnownRunAndForgottenAsOnAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		client, ctx := nodes.Client(0), t.Context()
+		client, ctx := nodes.Clients()[0], t.Context()
 		sha := client.ScriptLoad(ctx, "return redis.call('INCR', KEYS[1])").Val()
 		if got := client.ScriptExists(ctx, sha, "no hash").Val(); len(got) != 2 || !got[0] || got[1] {
 			t.Errorf("got %v; want the script known, and the other not", got)

@@ -131,7 +131,3 @@ func (n *Node) Addr() string {
 	}
 	return n.tcp.addr
 }
-
-// URL returns the node's address as a redis:// URL. It panics unless the
-// cluster was started [WithTCP].
-func (n *Node) URL() string { return "redis://" + n.Addr() }

@@ -38,7 +38,7 @@ func TestATCPNodeIsOneNodeByBothWays(t *testing.T) {
 	}
 	client := tcpClient(t, c.URLs()[0])
 	mustSet(t, client, "k", "v", 0)
-	if got := c.Client(0).Get(ctx, "k").Val(); got != "v" {
+	if got := c.Clients()[0].Get(ctx, "k").Val(); got != "v" {
 		t.Errorf("got %q in memory; want v", got)
 	}
 
@@ -85,7 +85,7 @@ func TestStoppingATCPNodeResetsItsConnections(t *testing.T) {
 func TestATCPNodeStopsWhileAClientFillsItsBuffers(t *testing.T) {
 	c := redlocktest.Start(t, 1, redlocktest.WithTCP(), redlocktest.WithoutFounding())
 	c.Node(0).Hang()
-	client := tcpClient(t, c.Node(0).URL())
+	client := tcpClient(t, c.URLs()[0])
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- client.Set(ctx, "k", string(make([]byte, 8<<20)), 0).Err() }()

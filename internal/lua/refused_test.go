@@ -248,7 +248,7 @@ func withKeys(keys string, cases []scriptCase) []scriptCase {
 
 func (c *scriptCase) play(t *testing.T, script *lua.Script) {
 	t.Helper()
-	node := redlocktest.Start(t, 1, redlocktest.WithoutFounding()).Client(0)
+	node := redlocktest.Start(t, 1, redlocktest.WithoutFounding()).Clients()[0]
 	mustSay(t, node, "HSET redlock:node epoch e1 base 10 7 20")
 	for _, line := range c.before {
 		mustSay(t, node, line)

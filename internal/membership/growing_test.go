@@ -34,7 +34,7 @@ func newYard(t *testing.T, members, spares int) *yard {
 	y := &yard{}
 	take := func(c *redlocktest.Cluster, n int) {
 		for i := range n {
-			y.clients, y.nodes = append(y.clients, c.Client(i)), append(y.nodes, c.Node(i))
+			y.clients, y.nodes = append(y.clients, c.Clients()[i]), append(y.nodes, c.Node(i))
 			y.names = append(y.names, fmt.Sprintf("node-%d", len(y.names)))
 		}
 	}

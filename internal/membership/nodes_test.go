@@ -324,7 +324,7 @@ func TestReplacingANodeKeepsItsOrder(t *testing.T) {
 		spare := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 		l := locktest.LockerOver(t, nodes)
 		locktest.Warm(t, l)
-		clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
+		clients := []redis.UniversalClient{nodes.Clients()[0], nodes.Clients()[1], spare.Clients()[0]}
 		fresh := locktest.LockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
 
 		err := fresh.Cluster().Admit(t.Context())

@@ -60,7 +60,7 @@ func onBothKinds(t *testing.T, f func(t *testing.T, s *scripted)) {
 	t.Run("in process", func(t *testing.T) {
 		cluster := redlocktest.Start(t, 1)
 		cluster.Node(0).FlushAll() // it comes as a member
-		f(t, &scripted{t, cluster.Client(0), func(keep bool) {
+		f(t, &scripted{t, cluster.Clients()[0], func(keep bool) {
 			if keep {
 				cluster.Node(0).RestartKeepingData()
 			} else {

@@ -398,7 +398,7 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 		{"a name that was not retired", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes, spare := redlocktest.Start(t, 3), redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-			clients := []redis.UniversalClient{nodes.Client(0), nodes.Client(1), spare.Client(0)}
+			clients := []redis.UniversalClient{nodes.Clients()[0], nodes.Clients()[1], spare.Clients()[0]}
 			return locktest.LockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
 		}},
 		{"a foreign node where every node must have its say", true, func(t *testing.T) *redlock.Locker {

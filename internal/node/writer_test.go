@@ -194,7 +194,7 @@ func reloadOver(t *testing.T, others int) {
 		locktest.Occupy(t, clients)
 	}
 	flush := func(n *redlocktest.Node) {
-		testkit.Must(t, nodes.Client(slices.Index(nodes.Names(), n.Name())).ScriptFlush(t.Context()).Err())
+		testkit.Must(t, nodes.Clients()[slices.Index(nodes.Names(), n.Name())].ScriptFlush(t.Context()).Err())
 	}
 	lose := func(*redlocktest.Node) { locktest.FirstOnScripts(nodes, "acquire", redlocktest.BreakBefore()) }
 	for _, harm := range []func(*redlocktest.Node){flush, lose} {

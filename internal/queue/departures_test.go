@@ -174,7 +174,7 @@ func TestASharersRollbackWakesNoSharer(t *testing.T) {
 		locktest.FreeName(nodes, 0, 1)
 		for _, i := range []int{0, 1} {
 			for _, id := range sharersOf(nodes.Node(2)) {
-				testkit.Must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+id, "orders/42").Err())
+				testkit.Must(t, nodes.Clients()[i].Publish(t.Context(), "redlock:wake:"+id, "orders/42").Err())
 			}
 		}
 		const seconds = 10

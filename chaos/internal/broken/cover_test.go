@@ -41,7 +41,6 @@ var elsewhere = []struct{ what, why string }{
 // no package is named.
 var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
-	{"lock.go ValidUntil", "TestALateConfirmationRevivesNothing", "for logs"},
 	{"internal/hold/handle.go Open", "TestReentryKnowsBothKinds", "an exclusive hold inside a shared one"},
 	{"internal/hold/handle.go Attach", "TestASetEntersTheHoldsOfItsContext", "a set of holds that are entered again"},
 	{"internal/hold/handle.go Detach", "TestASetEntersTheHoldsOfItsContext", "the same"},

@@ -201,7 +201,7 @@ func CallWaiters(t *testing.T, nodes *redlocktest.Cluster, which ...int) {
 		return // it was granted, and stands in line no more
 	}
 	for _, i := range which {
-		testkit.Must(t, nodes.Client(i).Publish(t.Context(), "redlock:wake:"+ids[0], "orders/42").Err())
+		testkit.Must(t, nodes.Clients()[i].Publish(t.Context(), "redlock:wake:"+ids[0], "orders/42").Err())
 	}
 }
 
