@@ -139,11 +139,6 @@ func (l *core) reportOf(seen doctor.Report) Report {
 
 // FindingCode names a kind of Finding. Codes keep their meaning over versions;
 // new ones may come.
-//
-// The codes are constants: a mistyped one does not compile, where an alarm on it would never
-// come. They stay in this package, since Cluster.Check has them in its signature: another
-// package would need an alias for each. The kinds of events stay for the same reason
-// (WithObserver).
 type FindingCode string
 
 // The codes, by what they are about: reaching the node, the server, its memory,
@@ -182,18 +177,18 @@ const (
 	FindingNodeTimeout FindingCode = "node-timeout"  // the node timeout is long beside the TTL
 	FindingMaxTTL      FindingCode = "max-ttl"       // MaxTTL is long beside the TTL, or clients differ in it
 
-	FindingEvenNodes   FindingCode = "even-nodes"    // one node more than is of use
-	FindingFewNodes    FindingCode = "few-nodes"     // no node may fail
-	FindingOtherNodes  FindingCode = "other-n"       // its record has another number of nodes
-	FindingForeign     FindingCode = "other-cluster" // it belongs to another cluster
-	FindingRecord      FindingCode = "record"        // its membership record can't be read
-	FindingNames       FindingCode = "node-names"    // the record knows the nodes by other names
-	FindingRetired     FindingCode = "retired"       // it abstains for ever
-	FindingBlank       FindingCode = "blank"         // it has not joined yet
-	FindingNoCluster   FindingCode = "no-cluster"    // no cluster has a quorum of these nodes
-	FindingDial        FindingCode = "client-dial"   // a cut-off node blocks its writer
-	FindingPool        FindingCode = "client-pool"   // one connection for everything
-	FindingLimiter     FindingCode = "client-limiter"
+	FindingEvenNodes   FindingCode = "even-nodes"         // one node more than is of use
+	FindingFewNodes    FindingCode = "few-nodes"          // no node may fail
+	FindingOtherNodes  FindingCode = "other-n"            // its record has another number of nodes
+	FindingForeign     FindingCode = "other-cluster"      // it belongs to another cluster
+	FindingRecord      FindingCode = "record"             // its membership record can't be read
+	FindingNames       FindingCode = "node-names"         // the record knows the nodes by other names
+	FindingRetired     FindingCode = "retired"            // it abstains for ever
+	FindingBlank       FindingCode = "blank"              // it has not joined yet
+	FindingNoCluster   FindingCode = "no-cluster"         // no cluster has a quorum of these nodes
+	FindingDial        FindingCode = "client-dial"        // a cut-off node blocks its writer
+	FindingPool        FindingCode = "client-pool"        // one connection for everything
+	FindingLimiter     FindingCode = "client-limiter"     // a breaker or rate limiter of the client may refuse commands
 	FindingMaintenance FindingCode = "client-maintenance" // the server may stretch the client's timeouts
 	FindingClient      FindingCode = "client"             // options that redlock makes up for, or can't see
 )

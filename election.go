@@ -106,8 +106,9 @@ type Leader struct {
 	// Token is the fencing token of its hold; 0 until the leader's word for it has come
 	// from a quorum of the nodes. Campaign gives it at the begin, and with each renewal, at
 	// a third of the TTL (WithFixedLease: at the begin alone): so a later observer is told of
-	// the leader at first, and of its token then. A holder by Acquire gives none. It is fit for telling reigns apart, and for
-	// asking a resource for nothing older; only the leader itself writes under it.
+	// the leader at first, and of its token then. A holder by Acquire gives none. It is fit
+	// for telling reigns apart, and for asking a resource for nothing older; only the leader
+	// itself writes under it.
 	Token Token
 	// Held is false where nobody leads.
 	Held bool

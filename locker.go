@@ -19,8 +19,8 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// Locker takes locks over one list of nodes. It is safe for use by many
-// goroutines at once; a process needs one for each list of nodes.
+// Locker takes locks over one list of nodes; Open and New make one. It is safe for use
+// by many goroutines at once; a process needs one for each list of nodes.
 type Locker struct {
 	*core
 

@@ -162,7 +162,7 @@ type Event struct {
 
 	// Context is what the lock was acquired with, or what was to be acquired with:
 	// for the values that it carries, such as a trace. It may be done.
-	Context context.Context //nolint:containedctx // an event carries it to its observer, who belongs to the caller's trace
+	Context context.Context
 }
 
 // WithObserver has f told what the Locker does, and what it notices by itself.

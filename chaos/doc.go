@@ -8,4 +8,6 @@
 // lock, which is a [Contender] made by a [Kit].
 //
 // Nothing in this package is meant for production.
+//
+// Experimental: all of it may change before v1.
 package chaos

@@ -260,7 +260,7 @@ const (
 // stay keeps a holder with a renewed lease at work for much longer than a lease.
 func (p *Plan) stay(ctx context.Context, random *rand.Rand, t *Tenure) {
 	if t.request.Reentry {
-		_ = t.Reenter(ctx) // what comes of it is in the trace
+		_ = t.reenter(ctx) // what comes of it is in the trace
 	}
 	if !p.Renews || !p.seldom(random, p.Stays) {
 		return

@@ -299,9 +299,9 @@ func (t *Tenure) Release(ctx context.Context) error {
 	return t.hold.Release(ctx)
 }
 
-// Reenter enters the tenure again, writes, and leaves it, if the actor's library can:
+// reenter enters the tenure again, writes, and leaves it, if the actor's library can:
 // the tenure stays.
-func (t *Tenure) Reenter(ctx context.Context) error {
+func (t *Tenure) reenter(ctx context.Context) error {
 	all, ok := t.actor.contender.(library)
 	outer := lockOf(t.hold)
 	if !ok || outer == nil || !t.request.Reentry || t.Remaining() == 0 {
