@@ -51,6 +51,10 @@ mutants: ## the protocol broken by hand, each way seen to fail its test; FILES='
 shape: ## lines, files, words, circles and names of the tree, held to their bars
 	go run ./.ci/shape
 
+.PHONY: apidiff
+apidiff: ## what breaks importers since the newest tag, which CHANGELOG.md must say
+	@.ci/apidiff
+
 .PHONY: exec-hundred
 exec-hundred: ## `redlock exec` under stopped, cut-off and refusing masters: its command is dead in time, COUNT (100) times
 	REDLOCK_TEST=full REDLOCK_TEST_DEAD=$$((($(or $(COUNT),100) + 2) / 3)) REDLOCK_REQUIRE_SERVERS=1 go test -run TestTheCommandIsDead -count=1 -timeout 60m -v ./cmd/redlock

@@ -39,14 +39,14 @@ func TestEveryExportedFunctionHasAnExampleWithOutput(t *testing.T) {
 	}
 }
 
-// sources parses the root package's files: its tests, or all the rest.
+// sources parses files: the tests, or all the rest.
 func sources(t *testing.T, pattern string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	must(t, err)
 	var files []*ast.File
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") != (pattern == "*_test.go") {
+		if strings.HasSuffix(name, "_test.go") != strings.HasSuffix(pattern, "_test.go") {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
@@ -90,6 +90,72 @@ func hasExample(shown map[string]bool, name string) bool {
 		}
 	}
 	return false
+}
+
+// unshown are the exported functions and types that no Example has to show, and why.
+var unshown = map[string]string{
+	"chaos.NewReal":     "starts server processes, which a machine may lack; OpenStage is shown",
+	"chaos.NewVirtual":  "for a bubble, which an Example is not in; OpenStage is shown",
+	"chaos.Violation":   "an element of Verdict.Violations, whose package is internal",
+	"chaos.Waiter":      "a Contender with one more method",
+	"redlocktest.Start": "takes a testing.TB; the package comment shows it",
+}
+
+// A function is shown by an Example with its name, or that calls it; a type also by what is
+// shown that has it in its signature or among its fields.
+func TestExamplesShowEveryExportedFunctionAndType(t *testing.T) {
+	for dir, others := range map[string][]string{".": nil, "fencing": {"fencing/guardtest"}, "adapters": {"adapters/adaptertest"}, "redlocktest": nil, "redlockotel": nil, "chaos": {"examples/yourcode"}} {
+		shown, wanted, reaches := map[string]bool{}, map[string]bool{}, map[string][]ast.Node{}
+		for _, from := range append(others, dir) {
+			for _, e := range doc.Examples(sources(t, from+"/*_test.go")...) {
+				for name := range strings.SplitSeq(e.Name, "_") {
+					shown[name] = true
+				}
+				ast.Inspect(e.Code, used(shown))
+			}
+		}
+		for _, f := range sources(t, dir+"/*.go") {
+			for _, d := range f.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					wanted[d.Name.Name] = wanted[d.Name.Name] || d.Recv == nil && d.Name.IsExported()
+					reaches[d.Name.Name] = append(reaches[d.Name.Name], d.Type)
+				case *ast.GenDecl:
+					for _, s := range d.Specs {
+						if s, ok := s.(*ast.TypeSpec); ok {
+							wanted[s.Name.Name] = s.Name.IsExported()
+							reaches[s.Name.Name] = append(reaches[s.Name.Name], s.Type)
+						}
+					}
+				}
+			}
+		}
+		for grown := -1; grown < len(shown); {
+			grown = len(shown)
+			for name, nodes := range reaches {
+				for _, n := range nodes {
+					if shown[name] {
+						ast.Inspect(n, used(shown))
+					}
+				}
+			}
+		}
+		for name, want := range wanted {
+			if key := filepath.Base(dir) + "." + name; want && !shown[name] && unshown[key] == "" {
+				t.Errorf("no Example shows %s", key)
+			}
+		}
+	}
+}
+
+// used notes every name that a node has.
+func used(names map[string]bool) func(ast.Node) bool {
+	return func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			names[id.Name] = true
+		}
+		return true
+	}
 }
 
 func TestLinksPointToWhatThereIs(t *testing.T) {

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,4 +45,31 @@ func ExampleTest() {
 	fmt.Println("passed:", passes(reportUnderFaults))
 	// Output:
 	// passed: true
+}
+
+// Code that is broken on purpose is convicted, or the plan would find nothing: this one goes
+// on after it has released. WithSetup makes what the clients share, before each play.
+func ExampleWithConviction() {
+	var written atomic.Int32
+	fmt.Println("convicted:", passes(func(t *testing.T) { //nolint:thelper // it is a test
+		chaos.Test(t, chaos.Swarm(12, 20*time.Second), func(ctx context.Context, c *chaos.Client) error {
+			locker, err := c.Locker()
+			if err != nil {
+				return err
+			}
+			for ctx.Err() == nil {
+				lock, err := locker.Acquire(ctx, "report")
+				if err != nil {
+					return err
+				}
+				at := c.Enter(lock)
+				_ = lock.Release(ctx)
+				time.Sleep(50 * time.Millisecond)
+				written.Add(1)
+				at.Leave()
+			}
+			return nil
+		}, chaos.WithConviction(chaos.TwoHolders), chaos.WithSetup(func() { written.Store(0) }), chaos.WithoutGuard())
+	}))
+	// Output: convicted: true
 }

@@ -1,8 +1,11 @@
 package chaos_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
+	"testing"
 	"time"
 
 	"github.com/quorumkit/redlock/chaos"
@@ -32,4 +35,61 @@ func ExampleWriteTrace() {
 	// {"at":0,"kind":"asked","hold":1,"client":"ann","resource":"report"}
 	// {"at":1000000,"kind":"failed","hold":1,"client":"ann","resource":"report"}
 	// <nil>
+}
+
+// What is left of a plan is what makes it fail.
+func ExampleShrink() {
+	p := chaos.NewPlan(7, time.Minute, chaos.Mix{})
+	first := func(f chaos.Fault) bool { return f.Kind == p.Faults[0].Kind }
+	least := chaos.Shrink(p, func(less chaos.Plan) bool { return slices.ContainsFunc(less.Faults, first) })
+	fmt.Println(len(p.Faults) > 5, len(least.Faults))
+	// Output: true 1
+}
+
+// A lock of one's own is explored by a Kit of its own; this is redlock's.
+func ExampleExplore() {
+	p := chaos.Swarm(12, 20*time.Second, chaos.Crash, chaos.Cut)
+	fmt.Println("passed:", passes(func(t *testing.T) { //nolint:thelper // it is a test
+		chaos.Explore(t, p, p.Redlock("redlock"))
+	}))
+	fmt.Println("passed:", passes(func(t *testing.T) { //nolint:thelper // the same in steps
+		verdict := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+		for _, v := range verdict.Violations {
+			t.Error(v.Rule, v.Text)
+		}
+	}))
+	// Output:
+	// passed: true
+	// passed: true
+}
+
+// The same faults befall each kind of stage: here one in real time, for a program.
+func ExampleOpenStage() {
+	ctx := context.Background()
+	stage, err := chaos.OpenStage(ctx, chaos.Embedded, 1, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer stage.Close()
+	ann, err := stage.Connect("ann")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	crash := chaos.Fault{Kind: chaos.Crash, Node: 0}
+	fmt.Println(stage.Break(crash), ann[0].Ping(ctx).Err() != nil)
+	fmt.Println(stage.Mend(crash), ann[0].Ping(ctx).Err())
+	// Output:
+	// <nil> true
+	// <nil> <nil>
+}
+
+func ExampleFindScenario() {
+	s, ok := chaos.FindScenario("amnesia-majority")
+	fmt.Println(s.Name, s.Nodes, ok, s.Fit(chaos.Virtual))
+	fmt.Println(len(chaos.Scenarios()) > 20)
+	// Output:
+	// amnesia-majority 5 true <nil>
+	// true
 }

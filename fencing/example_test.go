@@ -376,3 +376,25 @@ func ExampleSQL_Migration() {
 	// 	token bigint NOT NULL CHECK (token > 0)
 	// )
 }
+
+// With pgx, or another driver that is not database/sql's, the statement is run in its
+// transaction, and its row given to Statement.Accept.
+func ExampleSQL_Statement() {
+	for _, dialect := range []fencing.Dialect{fencing.PostgreSQL(), fencing.MariaDB(), fencing.MySQL()} {
+		guard, err := fencing.NewSQL(dialect)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		check, err := guard.Statement(context.Background(), "invoice:7", 42)
+		if errors.Is(err, fencing.ErrManyStatements) {
+			fmt.Println(dialect, "takes several: use Check")
+			continue
+		}
+		fmt.Println(dialect, len(check.SQL()) > 0, check.Args())
+	}
+	// Output:
+	// PostgreSQL true [invoice:7 42]
+	// MariaDB true [invoice:7 42]
+	// MySQL takes several: use Check
+}

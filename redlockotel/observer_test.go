@@ -340,7 +340,8 @@ func ExampleNew() {
 	}
 	defer nodes.Close()
 	reader := metric.NewManualReader() // in production, an exporter's
-	o, err := redlockotel.New(redlockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	o, err := redlockotel.New(redlockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
+		redlockotel.WithTracerProvider(sdktrace.NewTracerProvider()), redlockotel.WithResourceNames()) // in spans only
 	if err != nil {
 		log.Fatal(err)
 	}

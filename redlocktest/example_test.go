@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -78,4 +79,57 @@ func ExampleNode_Intercept() {
 	// Output:
 	// EOF
 	// me
+}
+
+// What becomes of a command, and what its sender learns.
+func ExampleVerdict() {
+	nodes, err := redlocktest.Run(1, redlocktest.WithoutFounding())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer nodes.Close()
+	node := nodes.Node(0)
+	for _, v := range []struct {
+		name    string
+		verdict redlocktest.Verdict
+	}{
+		{"ReplyError", redlocktest.ReplyError("READONLY You can't write against a read only replica.")},
+		{"BreakBefore", redlocktest.BreakBefore()},
+		{"LoseRequest", redlocktest.LoseRequest()},
+		{"LoseReply", redlocktest.LoseReply()},
+	} {
+		node.Intercept(func(args []string) redlocktest.Verdict {
+			if args[0] == "SET" {
+				return v.verdict
+			}
+			return redlocktest.Pass()
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		err := nodes.NewClients()[0].Set(ctx, v.name, "me", 0).Err()
+		cancel()
+		fmt.Println(v.name, "failed:", err != nil, "written:", node.Miniredis().Exists(v.name))
+	}
+	// Output:
+	// ReplyError failed: true written: false
+	// BreakBefore failed: true written: false
+	// LoseRequest failed: true written: false
+	// LoseReply failed: true written: true
+}
+
+// With addresses, other processes reach the nodes as well.
+func ExampleWithTCP() {
+	nodes, err := redlocktest.Run(3, redlocktest.WithTCP())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer nodes.Close()
+	locker, err := redlock.Open(context.Background(), nodes.URLs(), redlock.WithNodeTimeout(2*time.Second))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(locker.Close())
+	// Output: <nil>
 }
