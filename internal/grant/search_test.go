@@ -34,6 +34,7 @@ func TestSearchGrantRandom(t *testing.T) {
 		{"one may die", system{nodes: 3, processes: 3, turns: 2, mortal: 1, polls: 20}},
 		{"one may be cut off", system{nodes: 3, processes: 3, turns: 2, mortal: 1, silent: true, polls: 20}},
 		{"commands come late", system{nodes: 3, processes: 3, turns: 2, unknown: 2, polls: 20}},
+		{"commands come late, and other names move the counter", system{nodes: 3, processes: 3, turns: 3, row: 1, bumps: 3, unknown: 2, polls: 20}},
 		{"holders are quiet", system{nodes: 3, processes: 3, turns: 3, quiet: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
