@@ -69,6 +69,17 @@ type ClusterStatus struct {
 
 	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
 	List       []string // the latest list that a record shows; nil if none is found
+	Pending    string   // what to call again, to finish a change of the list that has begun; empty if none has
+
+	// Stragglers have the list before the latest, and used it within the hour, by their clocks
+	// and ours. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.
+	Stragglers []Straggler
+}
+
+// Straggler is a client that has the list of nodes before the latest.
+type Straggler struct {
+	Name string        // its label (WithHolder), or host:pid
+	Seen time.Duration // how long ago; it signs once a minute
 }
 
 // Votes is how many nodes vote: members that refuse to write grant nothing.
@@ -132,13 +143,34 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	for i, why := range refusals {
 		s.Nodes[i].Refusal = why
 	}
+	s.Stragglers = l.stragglers(ctx)
 	return s, nil
+}
+
+// stragglers asks the nodes for them, once the list was changed.
+func (l *core) stragglers(ctx context.Context) (out []Straggler) {
+	v, signs := l.tracker.View(), make([][]any, len(l.nodes))
+	if v.Newest().Gen == 0 {
+		return nil
+	}
+	var g errgroup.Group // zero: one node's failure must not end the others
+	for i, n := range l.nodes {
+		g.Go(func() error {
+			signs[i] = node.Signs(ctx, n)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	for _, one := range v.Stragglers(signs, l.clock.Wall()) {
+		out = append(out, Straggler(one))
+	}
+	return out
 }
 
 // statusFor is what is known of the nodes, to the client that proposes p.
 func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 	v, now := l.tracker.View(), l.clock.Now()
-	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names}
+	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names, Pending: v.Pending()}
 	for i, name := range v.Names {
 		state, why := v.Standing(i)
 		node := NodeStatus{
@@ -459,6 +491,9 @@ type ChangeProgress struct {
 	Done, Of int           // nodes that have done this stage, and how many must
 	Left     time.Duration // of its wait; 0 if none is known
 	Err      error         // what the last attempt failed with; nil if nothing did
+
+	// Stragglers are of the first call, also of a dry run: their locks end with the change.
+	Stragglers []Straggler
 }
 
 // Add adds a node to the cluster's list while clients run. This Locker has the next list:
@@ -517,11 +552,14 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 	if ended := fault.OfContext(ctx); err == nil || ended != nil {
 		err = ended
 	}
-	if err != nil || o.DryRun {
-		if err != nil {
-			err = fault.Errorf("%s: %w", what, err)
-		}
-		return err
+	if err != nil {
+		return fault.Errorf("%s: %w", what, err)
+	}
+	if late := l.stragglers(ctx); late != nil && o.Progress != nil {
+		o.Progress(ChangeProgress{Stage: membership.Settling.String(), Stragglers: late})
+	}
+	if o.DryRun {
+		return nil
 	}
 	for {
 		l.tracker.Settle(ctx, l.tracker.Proposal()) // the new node's wait goes on meanwhile

@@ -153,7 +153,7 @@ func nodeName(i int, client redis.UniversalClient) (string, error) {
 func (l *core) nodeConfig(process string) node.Config {
 	c := &l.cfg
 	return node.Config{
-		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process,
+		Timeout: c.nodeTimeout, Drift: c.drift, TrustClocks: c.trustClocks, Unprotected: c.unprotected, Chance: c.chance, Process: process, Holder: c.holder,
 		Untold: func(bids []*round.Round) []node.Poll { return l.presence.Telling(bids) }, Recorded: l.queue.Recorded, Busy: l.busy,
 	}
 }

@@ -47,9 +47,19 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	under(one)
 	do(one, steps[0][1], servers[1].Addr())
 	under(one, two)
+	for _, args := range []string{"nodes", "status orders/42", "doctor --ttl 1500ms", "nodes settle --dry-run", "nodes shrink " + servers[1].Addr() + " --dry-run"} {
+		r := run(t, two, append(strings.Fields(args), "--node-timeout", "1s", "--max-ttl", "2s")...)
+		if all := strings.Join(strings.Fields(r.out+r.errs), " "); !strings.Contains(all, "list before") || !regexp.MustCompile(`:[0-9]+ (\([0-9]+s ago\)|has the list)`).MatchString(all) {
+			t.Errorf("%s: got %s; want the client that has the list before", args, all)
+		}
+	}
 	do(two, steps[0][1], servers[2].Addr())
 	under(two, nodes)
-	run(t, one, "exec", "--node-timeout", "1s", "orders/42", "--", "true").want(t, 78, "generation 2")
+	refused := run(t, one, "exec", "--node-timeout", "1s", "orders/42", "--", "true")
+	refused.want(t, 78, "generation 2")
+	for _, s := range servers {
+		refused.want(t, 78, s.Addr())
+	}
 	must(t, servers[1].Kill())
 	do(nodes, steps[1][1], servers[1].Addr())
 	under(nodes, one+","+servers[2].URL())

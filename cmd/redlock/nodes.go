@@ -141,8 +141,23 @@ type clusterShows struct {
 	Votes   int         `json:"votes"`
 	Quorum  int         `json:"quorum"`
 	Nodes   []nodeState `json:"nodes"`
-	// Generation is how often the list of nodes was changed.
-	Generation int `json:"generation,omitempty"`
+	// List is of a cluster whose list of nodes was changed, or is about to be.
+	List *listShows `json:"list,omitempty"`
+}
+
+// listShows is the cluster's latest list of nodes, which may not be this client's.
+type listShows struct {
+	Generation int              `json:"generation,omitempty"` // how often it was changed
+	Names      []string         `json:"names,omitempty"`
+	Behind     []string         `json:"behind,omitempty"` // nodes whose record has an earlier one
+	Pending    string           `json:"pending,omitempty"`
+	Stragglers []stragglerShows `json:"stragglers,omitempty"`
+}
+
+// stragglerShows is a client that has the list before.
+type stragglerShows struct {
+	Name string `json:"name"`
+	Seen int64  `json:"seen_ms"` // ago
 }
 
 type nodeState struct {
@@ -163,7 +178,7 @@ type nodeState struct {
 // showNodes prints the list.
 func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.JSON {
-		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, Generation: status.Generation}
+		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, List: listOf(status)}
 		for _, n := range status.Nodes {
 			out.Nodes = append(out.Nodes, nodeState{
 				n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
@@ -181,7 +196,7 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		color = cli.Red
 	}
 	votes := plural(status.Votes(), "vote") + " of " + plural(len(s.names), "node")
-	p.WriteString(strings.Replace(cli.Note(fmt.Sprintf("cluster %s: %s, quorum %d%s%s", id, votes, status.Quorum, strictWords(status), listWords(status, s.names))), votes, p.In(color, votes), 1))
+	p.WriteString(strings.Replace(cli.Note(fmt.Sprintf("cluster %s: %s, quorum %d%s%s", id, votes, status.Quorum, strictWords(status), listOf(status).words(", ", s.names))), votes, p.In(color, votes), 1))
 	rows := [][]cli.Cell{cli.Row("NODE", "STATE", "VOTES IN", "MAX TTL", "")}
 	for _, n := range status.Nodes {
 		in := cli.Short(n.Left)
@@ -196,6 +211,9 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		rows = append(rows, r)
 	}
 	p.Table(rows)
+	if text := stragglers(status.Stragglers); text != "" {
+		p.WriteString(cli.Note(text))
+	}
 	return a.Flush(p)
 }
 
@@ -218,31 +236,53 @@ func strictWords(status redlock.ClusterStatus) string {
 	}
 }
 
-// listWords is empty for a cluster whose list was never changed, as most are. Else it says of
-// which generation the list of nodes is, once it was changed: which nodes are
-// behind, that a change has begun, and the list itself where this client has another.
-func listWords(status redlock.ClusterStatus, names []string) string {
-	var behind []string
-	text, changing := "", false
+// listOf is nil for a cluster whose list was never changed, as most are.
+func listOf(status redlock.ClusterStatus) *listShows {
+	if status.Generation == 0 && status.Pending == "" {
+		return nil
+	}
+	_, again, _ := strings.Cut(strings.TrimSuffix(status.Pending, ")"), "(") // the command, without the library's name for it
+	l := &listShows{Generation: status.Generation, Names: status.List, Pending: again}
 	for _, n := range status.Nodes {
 		if n.State == redlock.NodeMember && n.Generation < status.Generation || n.State == redlock.NodeBehind {
-			behind = append(behind, n.Name)
+			l.Behind = append(l.Behind, n.Name)
 		}
-		changing = changing || n.Changing
 	}
-	if status.Generation > 0 {
-		text = fmt.Sprintf(", list of generation %d", status.Generation)
+	for _, one := range status.Stragglers {
+		l.Stragglers = append(l.Stragglers, stragglerShows{one.Name, one.Seen.Milliseconds()})
 	}
-	if list := strings.Join(status.List, ", "); status.Generation > 0 && list != strings.Join(slices.Sorted(slices.Values(names)), ", ") {
+	return l
+}
+
+// words begin with lead, and say of which generation the list is, the list itself where this client has another,
+// which nodes are behind, and what was begun.
+func (l *listShows) words(lead string, names []string) string {
+	if l == nil {
+		return ""
+	}
+	text := fmt.Sprintf(lead+"list of generation %d", l.Generation)
+	if list := strings.Join(l.Names, ", "); l.Generation > 0 && list != strings.Join(slices.Sorted(slices.Values(names)), ", ") {
 		text += " (" + list + "): give all clients that one"
 	}
-	if behind != nil {
-		text += ", behind: " + strings.Join(behind, ", ")
+	if len(l.Behind) > 0 {
+		text += ", behind: " + strings.Join(l.Behind, ", ")
 	}
-	if changing {
-		text += "; a change of the list has begun: run nodes add, shrink or settle again"
+	if l.Pending != "" {
+		text += "; a change of the list has begun: run " + l.Pending + " again"
 	}
 	return text
+}
+
+// stragglers names the clients that have the list before; empty if none was seen.
+func stragglers(seen []redlock.Straggler) string {
+	var who []string
+	for _, one := range seen {
+		who = append(who, fmt.Sprintf("%s (%v ago)", one.Name, one.Seen))
+	}
+	if who == nil {
+		return ""
+	}
+	return "clients with the list before, whose locks end when nodes settle or the next change begins: " + strings.Join(who, ", ")
 }
 
 // because is why a node does not vote. A member that refuses writes has two reasons at
@@ -543,6 +583,9 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 // progressWords is one line of progress: for whom a change waits, and what stands against it,
 // so that a log of the terminal tells where an operator who died had got.
 func progressWords(verb string, p redlock.ChangeProgress) string {
+	if p.Stragglers != nil {
+		return "nodes " + verb + ": " + stragglers(p.Stragglers)
+	}
 	text := fmt.Sprintf("nodes %s: %s: %d of %d", verb, p.Stage, p.Done, p.Of)
 	if p.List != nil {
 		text += ", the list " + strings.Join(p.List, ", ")

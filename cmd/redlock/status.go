@@ -81,6 +81,9 @@ type keyStatus struct {
 	// SlotsWaiting stand in line for a slot, on a quorum of nodes.
 	SlotsWaiting int `json:"slots_waiting,omitempty"`
 
+	// List is of a cluster whose list of nodes was changed, or is about to be.
+	List *listShows `json:"list,omitempty"`
+
 	ByNode []nodeShows `json:"by_node"`
 }
 
@@ -166,13 +169,18 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 		}
 		shows.print(p)
 	}
+	for _, text := range []string{listOf(cluster).words("", s.names), stragglers(cluster.Stragglers)} {
+		if text != "" && !a.JSON {
+			p.WriteString(cli.Note(text))
+		}
+	}
 	return known, a.Flush(p)
 }
 
 // assess puts together what the nodes say of a key and whether they vote: a node that shows
 // a holder and does not vote counts for nobody.
 func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
-	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum}
+	s := keyStatus{Key: in.Resource, Nodes: len(in.Nodes), Quorum: in.Quorum, List: listOf(cluster)}
 	views := make([]nodeView, len(in.Nodes))
 	on := map[string]int{}
 	for i, n := range in.Nodes {

@@ -34,7 +34,7 @@ var (
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one number of nodes and a quorum of another need not meet",
-		"Give all clients the same list; to change the number, stop all clients for MaxTTL, then empty the nodes and found the cluster anew",
+		"Give all clients the same list; Cluster.Add and Shrink (redlock nodes add, shrink) change it while clients run",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,
@@ -66,6 +66,21 @@ var (
 		FindingNoCluster,
 		"Without a quorum that agrees which cluster it is, nobody may lock",
 		"Give all clients the same list; founders that raced agree as soon as every node answers",
+	}
+	aboutChange = diagnosis{
+		FindingListChange,
+		"Clients of the list before get no vote, and the next change waits for this one",
+		"Do that again, from anywhere: it finishes what was begun",
+	}
+	aboutBehind = diagnosis{
+		FindingListChange,
+		"It votes for clients of its own list, and for others once it is up to date",
+		"Nothing: any client of the latest list does it in the background",
+	}
+	aboutOldList = diagnosis{
+		FindingOldList,
+		"The next change of the list, or Cluster.Settle (redlock nodes settle), ends the locks of clients that have the list before",
+		"Give them the latest list before that",
 	}
 	aboutOtherMaxTTL = diagnosis{
 		FindingMaxTTL,
@@ -165,11 +180,12 @@ func (d *doctor) membership() {
 			}
 			d.find(SeverityError, i, g, "%s", why)
 		case membership.Behind:
-			d.find(SeverityInfo, i, aboutNames, "%s", why)
+			d.find(SeverityInfo, i, aboutBehind, "%s", why)
 		case membership.Blank, membership.Joining: // below, beside what keeps it out
 		case membership.Unreachable: // told already
 		}
 	}
+	d.list(v)
 	if v.Cluster() == "" && len(v.IDs) > 1 {
 		var ids []string
 		for _, k := range v.IDs {
@@ -182,6 +198,24 @@ func (d *doctor) membership() {
 		if state, why := v.Standing(i); state == membership.Blank && (!mixed || !v.Strange(i)) {
 			d.blank(v, i, why)
 		}
+	}
+}
+
+// list judges the cluster's list of nodes, once it was changed.
+func (d *doctor) list(v membership.View) {
+	in := v.Newest()
+	if again := v.Pending(); again != "" {
+		d.find(SeverityWarning, -1, aboutChange, "a change of the list of nodes has begun, and is not finished: %s", again)
+	}
+	if in.Gen > 0 && slices.Equal(in.Before, v.Sorted()) && !slices.Equal(in.Names, v.Sorted()) {
+		d.find(SeverityWarning, -1, aboutOldList, "this client has the list before the latest, which is %s", strings.Join(in.Names, ", "))
+	}
+	signs := make([][]any, len(d.exams))
+	for i, e := range d.exams {
+		signs[i] = e.signs
+	}
+	for _, s := range v.Stragglers(signs, d.now) {
+		d.find(SeverityInfo, -1, aboutOldList, "%s has the list before the latest; it used it %v ago", s.Name, s.Seen)
 	}
 }
 
@@ -222,7 +256,9 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 // member judges the record of a node that votes.
 func (d *doctor) member(v membership.View, i int, mixed bool) {
 	rec := v.Nodes[i].Record
-	if !mixed && !v.Lists(rec) {
+	if in := v.Newest(); rec.Gen < in.Gen {
+		d.find(SeverityInfo, i, aboutBehind, "its list of nodes is of generation %d, and the cluster's of %d", rec.Gen, in.Gen)
+	} else if !mixed && in.Gen == 0 && !v.Lists(rec) {
 		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
 			strings.Join(rec.Names, ", "), strings.Join(v.Sorted(), ", "))
 	}

@@ -76,6 +76,7 @@ type doctor struct {
 	seen     []membership.Observation // the membership that the exams show
 	failed   []error                  // the error of the loop's last action for each node; nil if it did not fail
 	origin   wallTime                 // our wall clock at the Clock's origin
+	now      wallTime                 // our wall clock
 	findings []Finding
 }
 
@@ -101,7 +102,8 @@ func Examine(ctx context.Context, nodes []*node.Node, cfg Config) (Report, error
 		return Report{}, err
 	}
 	d.failed = nodes[0].Tracker.View().Faults
-	d.origin = clock.Wall().Add(-clock.Early().Sub(0))
+	d.now = clock.Wall()
+	d.origin = d.now.Add(-clock.Early().Sub(0))
 	return d.report(), nil
 }
 
@@ -216,6 +218,8 @@ const (
 	FindingForeign     FindingCode = "other-cluster"
 	FindingRecord      FindingCode = "record"
 	FindingNames       FindingCode = "node-names"
+	FindingListChange  FindingCode = "list-change"
+	FindingOldList     FindingCode = "old-list"
 	FindingRetired     FindingCode = "retired"
 	FindingBlank       FindingCode = "blank"
 	FindingNoCluster   FindingCode = "no-cluster"

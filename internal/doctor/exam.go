@@ -37,6 +37,7 @@ type exam struct {
 	run     string
 	record  []any // redlock:node, in the order of membership.RecordFields
 	recErr  error
+	signs   []any             // of stragglers
 	config  map[string]string // the answers of CONFIG GET
 	confErr error
 	user    string
@@ -91,10 +92,11 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 		fields = append(fields, f)
 	}
 	rec := ask(ctx, fields...)
+	signs := ask(ctx, node.SignsCommand()...)
 	who := ask(ctx, "ACL", "WHOAMI")
 	run := ask(ctx, "EVALSHA", strings.Repeat("0", 40), 1, lua.NodeKey) // NOSCRIPT: the right is there
 	replay := ask(ctx, "ACL", "DRYRUN", "default", "HSET", lua.NodeKey, "a", "b")
-	all := []question{info, rec, who, run, replay}
+	all := []question{info, rec, who, run, replay, signs}
 	for _, name := range configs {
 		all = append(all, ask(ctx, "CONFIG", "GET", name))
 	}
@@ -105,6 +107,7 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 	}
 	e.readInfo(info)
 	e.record, e.recErr = rec.Slice()
+	e.signs, _ = signs.Slice()  // refused as the record is
 	e.replay, _ = replay.Text() // refused: readRights tells
 	for i, name := range configs {
 		e.readConfig(name, all[len(all)-len(configs)+i])

@@ -9,6 +9,7 @@ const (
 	LiveKey       = "redlock:live:"    // and a Locker's id: its sign of life
 	WaitingKey    = "redlock:waiting"
 	TombstonesKey = "redlock:tombstones" // while a tombstone may lie on the node
+	StragglersKey = "redlock:stragglers" // signs of clients that have the list before the latest
 	SharingKey    = "redlock:sharing"    // while a waiter may want to share a name
 	OwnPrefix     = "redlock:"           // of every key that is the library's own
 	ProbeKey      = OwnPrefix + "probe:" // begins the names that prove nodes

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -188,7 +189,11 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 				testkit.Must(t, lock.Release(t.Context()))
 			}
 			if earlier != nil {
-				if _, err := earlier.TryAcquire(t.Context(), "order"); !errors.Is(err, redlock.ErrMisconfigured) || !strings.Contains(err.Error(), y.names[next[0]]) {
+				var names []string
+				for _, i := range next {
+					names = append(names, y.names[i])
+				}
+				if _, err := earlier.TryAcquire(t.Context(), "order"); !errors.Is(err, redlock.ErrMisconfigured) || !strings.Contains(err.Error(), "("+strings.Join(names, ", ")+")") {
 					t.Errorf("%v to %v: a client two lists back: got %v; want ErrMisconfigured that names the list", list, next, err)
 				}
 			}
@@ -197,6 +202,54 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 			}
 			earlier = l
 		}
+	})
+}
+
+func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 2, 1)
+		seen := func(when string, l *redlock.Locker, want ...string) {
+			t.Helper()
+			var names []string
+			for _, s := range locktest.Status(t, l).Stragglers {
+				names = append(names, s.Name)
+				if s.Name == "holder" && s.Seen > 2*membership.SignEvery {
+					t.Errorf("%s: got %+v; want a sign each minute", when, s)
+				}
+			}
+			slices.Sort(names)
+			if !slices.Equal(names, want) {
+				t.Errorf("%s: got %q; want %q", when, names, want)
+			}
+		}
+		old := func(label string) *redlock.Locker {
+			return locktest.LockerWith(t, y.clients[:2], redlock.WithNodeNames(y.names[:2]...), redlock.WithHolder(label))
+		}
+		holder, short, idle := old("holder/"), old("short:"), old("idle")
+		heldBy(t, holder, 1)
+		use := func(l *redlock.Locker) { testkit.Must(t, locktest.MustAcquire(t, l, "order").Release(t.Context())) }
+		use(short)
+		use(idle)
+		fresh := y.locker(t, 0, 1, 2)
+		seen("before", holder)
+		testkit.Must(t, fresh.Cluster().Add(t.Context(), "node-2", redlock.ChangeOptions{}))
+		use(short)
+		use(idle)
+		use(fresh)
+		for range 30 {
+			time.Sleep(time.Minute)
+			use(short) // too short for the clock watch
+		}
+		seen("idle", fresh, "holder", "idle", "short")
+		if s := locktest.Status(t, fresh); s.Stragglers[2].Name != "idle" || s.Stragglers[1].Seen > 2*membership.SignEvery || s.Pending != "" {
+			t.Errorf("got %+v; want the idle one last, and nothing begun", s)
+		}
+		time.Sleep(29 * time.Minute)
+		seen("idle", holder, "holder", "idle", "short")
+		time.Sleep(2 * time.Minute)
+		seen("an hour", fresh, "holder", "short")
+		testkit.Must(t, fresh.Cluster().Settle(t.Context(), redlock.ChangeOptions{}))
+		seen("settled", fresh)
 	})
 }
 

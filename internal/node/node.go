@@ -79,14 +79,15 @@ type Node struct {
 type writer struct {
 	*Node
 
-	loaded   bool   // the keeping scripts are there
-	epoch    string // sent with every vote; empty if the node does not vote for us
-	voted    string // the last epoch that was not empty
-	abstains error  // why epoch is empty, if the node answered so
-	due      bool   // for a verification
-	away     bool   // it did not vote when it was last talked to, or was down before
-	met      int64  // turn() as of the last verification
-	identity string // as of then
+	loaded   bool          // the keeping scripts are there
+	epoch    string        // sent with every vote; empty if the node does not vote for us
+	voted    string        // the last epoch that was not empty
+	abstains error         // why epoch is empty, if the node answered so
+	due      bool          // for a verification
+	away     bool          // it did not vote when it was last talked to, or was down before
+	met      int64         // turn() as of the last verification
+	identity string        // as of then
+	signed   clock.Instant // of this client's sign as a straggler; 0 if it left none
 
 	// unproven is the start of the earliest round in which the node vouched for something
 	// since its identity was last seen to be the verified one; 0 if none. Should the next
@@ -119,6 +120,7 @@ type Config struct {
 	Unprotected bool          // without membership: any server votes, also one that forgot
 	Chance      *chance.Source
 	Process     string // the id under which the Locker waits
+	Holder      string // its label; may be empty
 
 	Untold   func(bids []*round.Round) []Poll   // looks that tell a node of these places, where no ask did
 	Busy     func() bool                        // whether the Locker holds or waits for anything

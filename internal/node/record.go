@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -232,12 +234,49 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 		}
 		// Not proven yet: what was seen here may be of another connection than the flushes'.
 		epoch, n.conn.proven = st.Epoch, 0
+		n.sign(tx, o.Record)
 		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
 		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
 	return epoch, abstains, err
+}
+
+// sign leaves this client's name where it votes by the list before the latest
+// (membership.Straggler). No other client sends anything, and a sign that is not written does no harm.
+func (n *writer) sign(tx *redis.Tx, r membership.Record) {
+	if n.signed = 0; !n.Tracker.Straggles(r) {
+		return
+	}
+	n.signed = n.Clock.Early()
+	host, _ := os.Hostname()
+	slot, sign := r.Sign(cmp.Or(strings.TrimRight(n.Cfg.Holder, ":/"), fmt.Sprintf("%s:%d", host, os.Getpid())), n.Clock.Wall())
+	ctx := context.Background() // the client's timeouts bound it
+	_, _ = tx.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, lua.StragglersKey, slot, sign)
+		p.PExpire(ctx, lua.StragglersKey, membership.SignFor)
+		return nil
+	})
+}
+
+// SignsCommand reads the stragglers' signs. HMGET, since each user has the right to it anyway.
+func SignsCommand() []any {
+	args := []any{"HMGET", lua.StragglersKey}
+	for _, slot := range membership.SignSlots {
+		args = append(args, slot)
+	}
+	return args
+}
+
+// Signs are the stragglers' signs on a node; nil if it does not answer.
+func Signs(ctx context.Context, n *Node) []any {
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	defer cancel()
+	cmd := AnyCall{redis.NewCmd(ctx, SignsCommand()...)}
+	_ = n.Calls.Process(ctx, cmd)
+	signs, _ := cmd.Slice()
+	return signs
 }
 
 // LoadVoting loads the voting scripts on a pinned connection, within its own

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -153,7 +154,7 @@ func (n *writer) prepare() error {
 	}
 	// What others learned of this node, and what a new connection met, came between two flushes:
 	// it counts before the next vote.
-	if n.Tracker.Outdated(n.Index) || n.met != n.turn() {
+	if n.Tracker.Outdated(n.Index) || n.met != n.turn() || n.signed != 0 && n.Clock.Early().Sub(n.signed) > membership.SignEvery {
 		n.verifyAgain()
 	}
 	if n.epoch != "" {
