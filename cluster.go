@@ -110,8 +110,7 @@ type NodeStatus struct {
 	// state. Empty: it wrote when Status asked, or said nothing.
 	Refusal string
 
-	Generation int  // of its record's list
-	Changing   bool // a change of that list has begun: clients of the list before it get no vote
+	Generation int // of its record's list
 
 	misconfigured bool // what keeps it out is somebody's configuration
 }
@@ -175,7 +174,7 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 		state, why := v.Standing(i)
 		node := NodeStatus{
 			Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict,
-			Generation: v.Nodes[i].Record.Gen, Changing: v.Nodes[i].Record.Settled,
+			Generation: v.Nodes[i].Record.Gen,
 		}
 		if state == membership.Member {
 			_, node.Cause = v.Voter(i)

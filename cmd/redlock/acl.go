@@ -55,6 +55,8 @@ var aclUses = []aclUse{
 	{"revoke", true, "&redlock:wake:* +pttl +zrange +publish +multi +exec"},
 	// A transaction of its own, under WATCH: see remove.
 	{"release", true, "+set +pttl +zrange +del +get +watch +multi +exec"},
+	// Of nodes, and SCAN tells whether a new one is empty.
+	{"grow", false, "+set +pttl +hset +hgetall +hdel +scan"},
 	// It looks at settings and rights, and changes neither. Its own locks need those of a client.
 	{"doctor", false, "+acl|dryrun +acl|whoami +config|get"},
 	{"without-membership", true, "+hsetnx"},
@@ -69,7 +71,7 @@ names of locks, as orders/*; --prefix stands before it. Without one they are all
 
 LIST is of: lock (acquire without waiting), wait (in line: where one client does, all need
 it), share (--shared), lead, observe, status (Inspect), revoke, release, nodes (join, admit,
-retire, lower: no lock), doctor (besides what it looks at: lock,wait,share,status,doctor),
+retire, lower: no lock), grow (nodes add, shrink, settle), doctor (besides what it looks at: lock,wait,share,status,doctor),
 without-membership (the library's WithoutMembership).`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			uses := fs.String("for", "lock,wait,share,status", "what the user does, a `LIST` separated by commas")

@@ -24,6 +24,10 @@ var usedRights = []struct {
 }{
 	{"nodes", `redlock nodes admit --yes && redlock nodes && redlock nodes join --wait && redlock nodes lower 10s --yes &&
 		redlock nodes retire "${ADDR%%,*}" --yes --max-ttl 10s`, nil},
+	{"grow", `admin() { REDLOCK_NODES=${ADDR%%,*} "$R" --node-timeout 300ms --max-ttl 1s "$@" >/dev/null 2>&1; }
+		redlock() { REDLOCK_NODES=$1 "$R" --node-timeout 300ms --max-ttl 1s nodes "$2" $3; }
+		one=${AS%%,*}; rest=${AS#*,}; admin nodes admit --yes
+		redlock "$one" add "${rest%%,*}" && redlock "$one,${rest%%,*}" shrink "${one#*@}" && redlock "${rest%%,*}" settle`, nil},
 	{"lock", `admin nodes admit --yes; redlock exec -n --ttl 900ms --node-timeout 200ms k sleep 1 || exit
 		admin exec k sleep 1 & sleep 0.5; redlock exec -n -E 7 k true; [ $? = 7 ]`, []string{"+hgetall", "+hdel"}},
 	{"lock,wait", `admin nodes admit --yes; redlock exec k sleep 1 & sleep 0.5; redlock exec k true && wait`, []string{"+hgetall", "+hdel"}},
@@ -85,7 +89,7 @@ func TestTheRightsThatTheCommandPrintsAreEnoughAndNeeded(t *testing.T) {
 		t.Run(use.uses, func(t *testing.T) {
 			t.Parallel()
 			servers, _ := blanks(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec})
-			if use.uses != "nodes" {
+			if use.uses != "nodes" && use.uses != "grow" {
 				servers = servers[:1]
 			}
 			printed := run(t, "", "nodes", "acl", "k", "--for", use.uses)

@@ -5,6 +5,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -55,4 +56,44 @@ func TestNodesAddAndShrinkGoOnAfterAKill(t *testing.T) {
 		}
 	}
 	run(t, both, "exec", "--node-timeout", "1s", "orders/42", "--", "true").want(t, 78, "generation 3")
+}
+
+// What can't be a node is refused by its own error, and no server shows that anything was tried.
+func TestNodesAddRefusesWhatIsNoNewNodeAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	servers, _ := blanks(t, 4, redisserver.Config{})
+	one, other, spare, replica := servers[0], servers[1], servers[2], servers[3]
+	args := func(words ...string) []string { return append(words, "--node-timeout", "1s", "--max-ttl", "2s") }
+	for _, s := range servers[:2] {
+		run(t, s.URL(), args("nodes", "admit", "--yes")...).want(t, 0)
+	}
+	must(t, spare.Client().Set(t.Context(), "somebody's", "data", 0).Err())
+	host, port, _ := strings.Cut(spare.Addr(), ":")
+	must(t, replica.Client().Do(t.Context(), "REPLICAOF", host, port).Err())
+	dump := func() (all []map[string]string) {
+		for _, s := range servers {
+			record, err := s.Client().HGetAll(t.Context(), "redlock:node").Result()
+			must(t, err)
+			all = append(all, record)
+		}
+		return all
+	}
+	before := dump()
+	for _, c := range []struct {
+		list, verb, addr, says string
+		code                   int
+	}{
+		{one.URL(), "add", other.Addr(), "belongs to another cluster", 78},
+		{one.URL(), "add", spare.Addr(), "has data", 78},
+		{one.URL(), "add", replica.Addr(), "is a replica", 78},
+		{one.URL(), "add", one.Addr(), "already", 78},
+		{one.URL() + "," + one.URL(), "add", spare.Addr(), "may not vote twice", 78},
+		{one.URL(), "shrink", one.Addr(), "one node at least", 78},
+		{one.URL(), "shrink", spare.Addr(), "is not in the list", 64},
+	} {
+		run(t, c.list, args("nodes", c.verb, c.addr)...).want(t, c.code, c.says)
+		if now := dump(); !reflect.DeepEqual(now, before) {
+			t.Errorf("%s %s: got %v; want what was there: %v", c.verb, c.addr, now, before)
+		}
+	}
 }

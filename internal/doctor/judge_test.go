@@ -112,6 +112,11 @@ func unfounded(nodes string) change {
 	}
 }
 
+// straggles leaves these signs, of two minutes past the epoch.
+func straggles(signs ...any) change {
+	return func(d *doctor, e *exam) { d.now, e.signs = time.Unix(120, 0), signs }
+}
+
 func silence(err error) change { return func(_ *doctor, e *exam) { e.err = err } }
 
 // refused is what the node refused when it was proved.
@@ -286,6 +291,10 @@ var judged = []struct {
 		"error no-cluster; error other-cluster 3; error other-cluster 4; info blank 0; info blank 1; info blank 2",
 	},
 	{"two lists found at once", all(records("01", "cluster", "y"), records("23", "cluster", "z"), unfounded("4")), "error no-cluster: Give all clients the same list; info blank 2; info blank 3; info blank 4"},
+	{"a change that has begun", records("01234", "gen", "2", "settled", "1"), "warning list-change: Do that again"},
+	{"a node with an earlier list", records("0123", "gen", "2"), "info list-change 4: Nothing"},
+	{"an older list than the nodes'", records("01234", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd\ne"), "warning old-list: Give them the latest list"},
+	{"clients with an older list", all(records("01234", "gen", "2"), straggles("2 60 host:1", "2 60 host:2", "1 60 host:3", "2 60")), "info old-list; info old-list: nodes settle"},
 	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "warning node-names 4"},
 	{"a retired node", records("4", "gone", "1"), "warning retired 4"},
 	{"a node that restarted", records("4", "run", "another"), "info blank 4: Nothing"},

@@ -124,10 +124,8 @@ func (v View) outside() string {
 		return ""
 	}
 	for _, list := range v.lists() {
-		for _, name := range list {
-			if !slices.Contains(v.Names, name) {
-				return name
-			}
+		if others := without(list, v.Names); len(others) > 0 {
+			return others[0]
 		}
 	}
 	return ""

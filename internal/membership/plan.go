@@ -348,17 +348,7 @@ func (v View) Stranger(name string) string {
 // with those of its names that the record does not know.
 func (v View) vacancies(r Record) ([]Placement, string) {
 	theirs, mine := v.current(r.Names), v.Sorted()
-	var gone, fresh []string
-	for _, name := range theirs {
-		if !slices.Contains(mine, name) {
-			gone = append(gone, name)
-		}
-	}
-	for _, name := range mine {
-		if !slices.Contains(theirs, name) {
-			fresh = append(fresh, name)
-		}
-	}
+	gone, fresh := without(theirs, mine), without(mine, theirs)
 	if len(gone) != len(fresh) {
 		return nil, "two of its names stand for one place"
 	}

@@ -86,18 +86,19 @@ func (v View) Pending() string {
 			to = p
 		}
 	}
-	for _, name := range to.Names {
-		if !slices.Contains(v.newest.Names, name) {
-			return "Cluster.Add (redlock nodes add " + name + ")"
-		}
+	fresh, gone := without(to.Names, v.newest.Names), without(v.newest.Names, to.Names)
+	switch {
+	case to.Names == nil:
+		return "Cluster.Add, Shrink or Settle, as it was (redlock nodes add, shrink or settle)"
+	case len(fresh) > 0:
+		return "Cluster.Add (redlock nodes add " + fresh[0] + ")"
+	case len(gone) > 0:
+		return "Cluster.Shrink (redlock nodes shrink " + gone[0] + ")"
 	}
-	for _, name := range v.newest.Names {
-		if to.Names != nil && !slices.Contains(to.Names, name) {
-			return "Cluster.Shrink (redlock nodes shrink " + name + ")"
-		}
-	}
-	if to.Names != nil {
-		return "Cluster.Settle (redlock nodes settle)"
-	}
-	return "Cluster.Add, Shrink or Settle, as it was (redlock nodes add, shrink or settle)"
+	return "Cluster.Settle (redlock nodes settle)"
+}
+
+// without are the names of a list that the other lacks.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(other, name) })
 }

@@ -234,7 +234,7 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 		}
 		// Not proven yet: what was seen here may be of another connection than the flushes'.
 		epoch, n.conn.proven = st.Epoch, 0
-		n.sign(tx, o.Record)
+		n.sign(ctx, tx, o.Record)
 		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
@@ -245,14 +245,16 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 
 // sign leaves this client's name where it votes by the list before the latest
 // (membership.Straggler). No other client sends anything, and a sign that is not written does no harm.
-func (n *writer) sign(tx *redis.Tx, r membership.Record) {
+func (n *writer) sign(ctx context.Context, tx *redis.Tx, r membership.Record) {
 	if n.signed = 0; !n.Tracker.Straggles(r) {
 		return
 	}
+	// Noted even if it fails below: a node that refuses to write, or a user who may not, is
+	// asked once a minute.
 	n.signed = n.Clock.Early()
 	host, _ := os.Hostname()
 	slot, sign := r.Sign(cmp.Or(strings.TrimRight(n.Cfg.Holder, ":/"), fmt.Sprintf("%s:%d", host, os.Getpid())), n.Clock.Wall())
-	ctx := context.Background() // the client's timeouts bound it
+	ctx = context.WithoutCancel(ctx) // as in LoadVoting
 	_, _ = tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, lua.StragglersKey, slot, sign)
 		p.PExpire(ctx, lua.StragglersKey, membership.SignFor)
