@@ -35,7 +35,7 @@ type bar struct {
 // and a wait that begins in one round; those of bench by 125, for the workload growth and a floor that tells its stripes.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision.
 var bars = []bar{
-	{"lines of Go outside tests", 64140, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
 	{"lines of Go tests", 83700, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},

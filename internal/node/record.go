@@ -243,8 +243,11 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 	return epoch, abstains, err
 }
 
-// sign leaves this client's name where it votes by the list before the latest
-// (membership.Straggler). No other client sends anything, and a sign that is not written does no harm.
+// sign leaves this client's name where it is voted for by the list before the latest
+// (membership.Straggler), so that an operator knows whose locks the next change ends. No other
+// client sends anything. It is part of a verification, which each change of the list asks for
+// by its new epochs, and prepare once a minute after that: an acquire or a release costs
+// nothing more. A sign that is not written does no harm.
 func (n *writer) sign(ctx context.Context, tx *redis.Tx, r membership.Record) {
 	if n.signed = 0; !n.Tracker.Straggles(r) {
 		return
