@@ -176,8 +176,8 @@ func progressWords(verb string, p redlock.ChangeProgress) string {
 	if p.Left > 0 {
 		text += ", " + cli.Short(p.Left) + " left"
 	}
-	if p.Cause != nil {
-		text += ": " + worded(p.Cause.Error())
+	if p.Err != nil {
+		text += ": " + worded(p.Err.Error())
 	}
 	return text
 }
