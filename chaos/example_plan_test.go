@@ -48,7 +48,7 @@ func ExampleShrink() {
 
 // A lock of one's own is explored by a Kit of its own; this is redlock's.
 func ExampleExplore() {
-	p := chaos.Swarm(12, 20*time.Second, chaos.Crash, chaos.Cut)
+	p := chaos.Swarm(12, 5*time.Second, chaos.Crash, chaos.Cut)
 	fmt.Println("passed:", passes(func(t *testing.T) { //nolint:thelper // it is a test
 		chaos.Explore(t, p, p.Redlock("redlock"))
 	}))

@@ -33,11 +33,12 @@ type bar struct {
 // (internal/membership/change.go, and its search); those of the root by 100 for its commands;
 // by 600, of tests by 700, for releases, rights by use, certificates that change, fuzzing
 // and a wait that begins in one round; those of bench by 125, for the workload growth and a floor that tells its stripes.
+// Lines of tests were raised by 100 for the Examples of all public packages.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision.
 var bars = []bar{
 	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 83700, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 83800, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
