@@ -1,7 +1,7 @@
 // Package guardtest holds what tests package fencing with drivers and servers,
 // in a module of its own so that importers of redlock inherit neither.
 //
-// The tests start their own PostgreSQL, MariaDB and redis-server, each in a
+// The tests start their own PostgreSQL, pgbouncer, MariaDB and redis-server, each in a
 // temporary directory and on a free port, and stop them. A server whose binary
 // is not installed is skipped, with the reason.
 //

@@ -39,9 +39,10 @@ var (
 	started   []*server
 	startedMu sync.Mutex // guards started
 
-	postgres = sync.OnceValues(startPostgres)
-	mariadb  = sync.OnceValues(startMariaDB)
-	redisAt  = sync.OnceValues(startRedis)
+	postgres  = sync.OnceValues(startPostgres)
+	pgbouncer = sync.OnceValues(startPgBouncer)
+	mariadb   = sync.OnceValues(startMariaDB)
+	redisAt   = sync.OnceValues(startRedis)
 )
 
 func TestMain(m *testing.M) {
@@ -87,6 +88,34 @@ func startPostgres() (*server, error) {
 		return nil, err
 	}
 	s.dsn = "host=" + s.dir + " user=fencing dbname=postgres sslmode=disable"
+	return s, s.ready("pgx")
+}
+
+// startPgBouncer starts one in front of PostgreSQL. Its four sessions there are fewer than
+// the connections of a test, so transactions of one connection go over several of them.
+func startPgBouncer() (*server, error) {
+	bin, err := binary("pgbouncer", "/usr/sbin/pgbouncer")
+	if err != nil {
+		return nil, err
+	}
+	behind, err := postgres()
+	if err != nil {
+		return nil, err
+	}
+	s, cred, err := newServer("pgbouncer")
+	if err != nil {
+		return nil, err
+	}
+	ini := filepath.Join(s.dir, "ini")
+	settings := "[databases]\n* = host=" + behind.dir + " user=fencing\n[pgbouncer]\npool_mode = transaction\nauth_type = any\nadmin_users = fencing\nlisten_addr =\n" +
+		"listen_port = 6432\nunix_socket_dir = " + s.dir + "\ndefault_pool_size = 4\nserver_round_robin = 1\n"
+	if err := os.WriteFile(ini, []byte(settings), 0o644); err != nil {
+		return nil, err
+	}
+	if err := s.start(cred, bin, ini); err != nil {
+		return nil, err
+	}
+	s.dsn = "host=" + s.dir + " port=6432 user=fencing dbname=postgres sslmode=disable"
 	return s, s.ready("pgx")
 }
 

@@ -7,9 +7,10 @@ import "testing"
 // Where the servers cannot be tied to the life of the tests, only SQLite is
 // tested.
 const (
-	postgres = "PostgreSQL"
-	mariadb  = "MariaDB"
-	redisAt  = "Redis"
+	postgres  = "PostgreSQL"
+	pgbouncer = "PgBouncer"
+	mariadb   = "MariaDB"
+	redisAt   = "Redis"
 )
 
 func dsnOf(tb testing.TB, name string) string {

@@ -39,12 +39,16 @@ var (
 )
 
 func stores() []*store {
-	return []*store{
+	all := []*store{
 		{name: "PostgreSQL", dialect: fencing.PostgreSQL(), levels: pgLevels, open: openPostgres},
 		{name: "MariaDB", dialect: fencing.MariaDB(), levels: mysqlLevels, open: openMariaDB},
 		{name: "MySQL", dialect: fencing.MySQL(), levels: mysqlLevels, open: openMariaDB},
 		{name: "SQLite", dialect: fencing.SQLite(), levels: []sql.IsolationLevel{sql.LevelDefault}, open: openSQLite},
 	}
+	if pooled != "" {
+		return all[:1]
+	}
+	return all
 }
 
 // storesAndLevels returns every database with each of its isolation levels.
@@ -166,7 +170,16 @@ func openDB(tb testing.TB, driver, dsn string) *sql.DB {
 
 func openPostgres(tb testing.TB) (*sql.DB, string) {
 	tb.Helper()
-	return openDB(tb, "pgx", dsnOf(tb, postgres)), "public."
+	return openDB(tb, "pgx", postgresDSN(tb)), "public."
+}
+
+// postgresDSN is where PostgreSQL is, or a pgbouncer in front of it.
+func postgresDSN(tb testing.TB) string {
+	tb.Helper()
+	if pooled != "" {
+		return dsnOf(tb, pgbouncer) + " default_query_exec_mode=" + pooled
+	}
+	return dsnOf(tb, postgres)
 }
 
 func openMariaDB(tb testing.TB) (*sql.DB, string) {

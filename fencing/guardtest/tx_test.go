@@ -212,7 +212,7 @@ func under(t *testing.T, h hold, resource string) context.Context {
 func (s *store) byStatement(t *testing.T, guard *fencing.SQL) judge {
 	t.Helper()
 	if s.name == "PostgreSQL" {
-		conn, err := pgx.Connect(t.Context(), dsnOf(t, postgres))
+		conn, err := pgx.Connect(t.Context(), postgresDSN(t))
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return func(ctx context.Context, resource string, token redlock.Token) error {
