@@ -2,7 +2,11 @@ package adaptertest
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,10 +15,13 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/go-co-op/gocron/v2"
 	"github.com/robfig/cron/v3"
+	"go.uber.org/zap"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/adapters"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
@@ -38,11 +45,19 @@ type storage struct {
 	*adapters.Certmagic
 }
 
-// lockers are those of n processes over the same nodes.
+// lockers are those of n processes over the same nodes: servers, or in the quick tier some
+// inside this process.
 func lockers(t *testing.T, n int) []*redlock.Locker {
 	t.Helper()
-	nodes := redlocktest.Start(t, 5)
 	var all []*redlock.Locker
+	if !testkit.Quick() {
+		servers := locktest.NeedMasters(t, 3, redisserver.Config{})
+		for range n {
+			all = append(all, locktest.OpenServers(t, servers, redlock.WithNodeTimeout(2*time.Second)))
+		}
+		return nodesReady(t, all)
+	}
+	nodes := redlocktest.Start(t, 5)
 	for range n {
 		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithNodeTimeout(2*time.Second))
 		testkit.Must(t, err)
@@ -216,6 +231,59 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 	}
 	if err := <-got; err != nil {
 		t.Error(err)
+	}
+}
+
+// authority signs what it is asked to, once others are in line for the lock.
+type authority struct {
+	t       *testing.T
+	lockers []*redlock.Locker
+	issued  *atomic.Int64
+}
+
+func (authority) IssuerKey() string { return "authority" }
+
+func (a authority) Issue(_ context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	issued := a.issued.Add(1)
+	testkit.Eventually(a.t, "the others wait", func() bool {
+		waiting := 0
+		for _, l := range a.lockers {
+			waiting += int(l.Stats().Acquiring)
+		}
+		return waiting == len(a.lockers)-1 || issued > 1
+	})
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(issued), DNSNames: request.DNSNames, NotAfter: time.Now().Add(time.Hour), PublicKey: public}
+	der, err := x509.CreateCertificate(nil, template, template, request.PublicKey, private)
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
+}
+
+// Three instances of certmagic with one storage want the certificate of one domain.
+func TestCertmagicObtainsOneCertificateForThreeInstances(t *testing.T) {
+	dir, all := t.TempDir(), lockers(t, 3)
+	issuer := authority{t, all, new(atomic.Int64)}
+	var instances sync.WaitGroup
+	for _, l := range all {
+		locks, err := adapters.NewCertmagic(l)
+		testkit.Must(t, err)
+		var instance *certmagic.Config
+		cache := certmagic.NewCache(certmagic.CacheOptions{Logger: zap.NewNop(), GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return instance, nil }})
+		t.Cleanup(cache.Stop)
+		instance = certmagic.New(cache, certmagic.Config{Logger: zap.NewNop(), Issuers: []certmagic.Issuer{issuer}, Storage: storage{files{&certmagic.FileStorage{Path: dir}}, locks}})
+		instances.Go(func() {
+			if err := instance.ObtainCertSync(t.Context(), "example.com"); err != nil {
+				t.Error(err)
+			} else if c, err := instance.CacheManagedCertificate(t.Context(), "example.com"); err != nil || c.Leaf.SerialNumber.Int64() != 1 {
+				t.Errorf("got certificate %v, %v; want the first", c.Names, err)
+			}
+		})
+	}
+	instances.Wait()
+	if got := issuer.issued.Load(); got != 1 {
+		t.Errorf("got %d certificates issued; want 1", got)
 	}
 }
 

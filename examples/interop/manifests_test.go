@@ -1,0 +1,187 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
+)
+
+// launch is how a unit or a manifest starts redlock, and what becomes of its exit statuses.
+type launch struct {
+	args  []string
+	busy  int   // the status where another holds, which counts as done
+	final []int // after these it is not started again
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile("../" + file)
+	testkit.Must(t, err)
+	return string(b)
+}
+
+// unit is a unit of systemd.
+func unit(t *testing.T, file string) (l launch) {
+	t.Helper()
+	key := func(name string) []string {
+		_, rest, _ := strings.Cut(read(t, file), "\n"+name+"=")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.Fields(line)
+	}
+	l.args = key("ExecStart")
+	for _, s := range key("RestartPreventExitStatus") {
+		n, err := strconv.Atoi(s)
+		testkit.Must(t, err)
+		l.final = append(l.final, n)
+	}
+	if busy := key("SuccessExitStatus"); len(busy) == 1 {
+		var err error
+		l.busy, err = strconv.Atoi(busy[0])
+		testkit.Must(t, err)
+	}
+	return l
+}
+
+// manifest reads one strictly: a field that the type has not is an error.
+func manifest(t *testing.T, file string, into any) {
+	t.Helper()
+	testkit.Must(t, yaml.UnmarshalStrict([]byte(read(t, file)), into))
+}
+
+func pod(t *testing.T, spec corev1.PodSpec) []string {
+	t.Helper()
+	if len(spec.Containers) != 1 || spec.Containers[0].Image == "" || spec.Containers[0].Env[len(spec.Containers[0].Env)-2].Name != "REDLOCK_NODES" {
+		t.Fatalf("got %+v; want one container, its image, and its nodes", spec)
+	}
+	return append(spec.Containers[0].Command, spec.Containers[0].Args...)
+}
+
+func launches(t *testing.T) map[string]launch {
+	t.Helper()
+	var job batchv1.CronJob
+	manifest(t, "kubernetes/report.yaml", &job)
+	report := job.Spec.JobTemplate.Spec
+	rule := report.PodFailurePolicy.Rules[0]
+	if job.Kind != "CronJob" || job.APIVersion != batchv1.SchemeGroupVersion.String() || len(job.Name) > 52 ||
+		report.Template.Spec.RestartPolicy != corev1.RestartPolicyNever || // a failure policy asks for it
+		rule.Action != batchv1.PodFailurePolicyActionFailJob || rule.OnExitCodes.Operator != batchv1.PodFailurePolicyOnExitCodesOpIn {
+		t.Errorf("got %+v; want a CronJob whose policy names statuses", job)
+	}
+	cron := launch{args: pod(t, report.Template.Spec)}
+	for _, n := range rule.OnExitCodes.Values {
+		cron.final = append(cron.final, int(n))
+	}
+	var orders appsv1.Deployment
+	manifest(t, "kubernetes/orders.yaml", &orders)
+	if orders.Kind != "Deployment" || orders.APIVersion != appsv1.SchemeGroupVersion.String() || orders.Spec.Selector.MatchLabels["app"] != orders.Spec.Template.Labels["app"] {
+		t.Errorf("got %+v; want a Deployment that selects its pods", orders)
+	}
+	return map[string]launch{
+		"systemd/redlock-report.service": unit(t, "systemd/redlock-report.service"),
+		"systemd/redlock-orders.service": unit(t, "systemd/redlock-orders.service"),
+		"kubernetes/report.yaml":         cron,
+		"kubernetes/orders.yaml":         {args: pod(t, orders.Spec.Template.Spec), final: final}, // a Deployment has no policy
+	}
+}
+
+// final are the statuses of docs/COMMAND.md that another start brings again.
+var final = []int{64, 78, 126, 127}
+
+// The two processes that start as a unit or a manifest says, on one machine here, do the
+// work one after the other, and end with statuses that it knows.
+func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
+	servers := locktest.NeedMasters(t, 3, redisserver.Config{})
+	nodes := strings.Join(locktest.Addresses(servers), "\n")
+	dir := t.TempDir()
+	redlock := filepath.Join(dir, "redlock")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", redlock, "github.com/quorumkit/redlock/cmd/redlock").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nodes"), []byte(nodes), 0o600))
+	for file, l := range launches(t) {
+		t.Run(file, func(t *testing.T) {
+			if !slices.Equal(l.final, final) {
+				t.Errorf("got %v as the statuses after which it is not started again; want %v", l.final, final)
+			}
+			work := filepath.Join(t.TempDir(), "work")
+			// Each says that it began, and works until it is told to end.
+			script := "#!/bin/sh\ntrap 'rmdir $0.alone; exit 0' TERM\nmkdir $0.alone || echo two >>$0.ran\necho ran >>$0.ran\nuntil test -e $0.end; do sleep 0.02; done\nrmdir $0.alone\n"
+			testkit.Must(t, os.WriteFile(work, []byte(script), 0o700)) //nolint:gosec // a program
+			ran := func() string { b, _ := os.ReadFile(work + ".ran"); return string(b) }
+			args := slices.Clone(l.args)
+			for i, a := range args {
+				args[i] = regexp.MustCompile(`^/usr/local/bin/\w+$`).ReplaceAllString(strings.NewReplacer("/etc/redlock.nodes", filepath.Join(dir, "nodes"), "60s", "1s").Replace(a), work)
+			}
+			args = slices.Insert(args, 2, "--prefix", t.Name()+":")
+			args[0] = redlock
+			start := func() *exec.Cmd {
+				cmd := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...)
+				cmd.Env = append(os.Environ(), "REDLOCK_NODES="+strings.ReplaceAll(nodes, "\n", ","))
+				cmd.Stderr = t.Output()
+				testkit.Must(t, cmd.Start())
+				return cmd
+			}
+			status := func(cmd *exec.Cmd) int {
+				var ended *exec.ExitError
+				if err := cmd.Wait(); err != nil && !errors.As(err, &ended) {
+					t.Fatal(err)
+				}
+				return cmd.ProcessState.ExitCode()
+			}
+			first := start()
+			testkit.Eventually(t, "the first works", func() bool { return ran() == "ran\n" })
+			second := start()
+			if l.args[1] == "exec" {
+				if got := status(second); got != l.busy {
+					t.Errorf("the second: got status %d; want %d, which counts as done", got, l.busy)
+				}
+			} else { // as systemd and Kubernetes stop it
+				testkit.Must(t, first.Process.Signal(syscall.SIGTERM))
+				testkit.Eventually(t, "the second leads", func() bool { return ran() == "ran\nran\n" })
+				_, first = status(first), second
+			}
+			testkit.Must(t, os.WriteFile(work+".end", nil, 0o600))
+			if got := status(first); got != 0 || strings.Contains(ran(), "two") {
+				t.Errorf("got status %d, and %q; want 0, and one at a time", got, ran())
+			}
+		})
+	}
+}
+
+// systemd-analyze tells of a key that it does not know, and ends with 0.
+func TestSystemdKnowsTheUnits(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	files, err := filepath.Glob("../systemd/*")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("got %q, %v; want three", files, err)
+	}
+	dir, args := t.TempDir(), []string{"verify", "--man=no"}
+	for _, file := range files {
+		text := regexp.MustCompile(`/usr/local/bin/\w+`).ReplaceAllString(read(t, "systemd/"+filepath.Base(file)), "/bin/true") // it looks for them
+		args = append(args, filepath.Join(dir, filepath.Base(file)))
+		testkit.Must(t, os.WriteFile(args[len(args)-1], []byte(text), 0o600))
+	}
+	if out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("got %v:\n%s", err, out)
+	}
+}
