@@ -34,11 +34,13 @@ type bar struct {
 // by 600, of tests by 700, for releases, rights by use, certificates that change, fuzzing
 // and a wait that begins in one round; those of bench by 125, for the workload growth and a floor that tells its stripes.
 // Lines of tests were raised by 100 for the Examples of all public packages.
+// Those of tests were raised by 550, and the words for users by 170, for interoperation: the
+// table of docs/BESIDE.md and its tests.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision.
 var bars = []bar{
 	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 83800, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 84250, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
@@ -56,7 +58,7 @@ var bars = []bar{
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
 	{"lines of bench outside tests", 2625, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
-	{"words of the pages for users, without their index", 28000, 0, func(t *tree) int {
+	{"words of the pages for users, without their index", 28170, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
 	{"words of the evidence, ARCHITECTURE.md with it", 17600, 0, func(t *tree) int { return t.words(evidence) }},

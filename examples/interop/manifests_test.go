@@ -123,7 +123,7 @@ func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
 			work := filepath.Join(t.TempDir(), "work")
 			// Each says that it began, and works until it is told to end.
 			script := "#!/bin/sh\ntrap 'rmdir $0.alone; exit 0' TERM\nmkdir $0.alone || echo two >>$0.ran\necho ran >>$0.ran\nuntil test -e $0.end; do sleep 0.02; done\nrmdir $0.alone\n"
-			testkit.Must(t, os.WriteFile(work, []byte(script), 0o700)) //nolint:gosec // a program
+			testkit.Must(t, os.WriteFile(work, []byte(script), 0o700))
 			ran := func() string { b, _ := os.ReadFile(work + ".ran"); return string(b) }
 			args := slices.Clone(l.args)
 			for i, a := range args {
