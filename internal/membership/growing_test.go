@@ -310,3 +310,95 @@ func TestOfTwoOperatorsAtOnceOneFinishes(t *testing.T) {
 		}
 	})
 }
+
+// kinds are holds of every kind, and a line of waiters, that live through a change of the list.
+type kinds struct {
+	first   *redlock.Lock // of the line
+	held    []*redlock.Lock
+	leading context.Context
+	served  chan int
+	waiting int
+}
+
+// queue has a client of its own wait in the line behind all that wait already.
+func (k *kinds) queue(t *testing.T, l *redlock.Locker) {
+	t.Helper()
+	me := k.waiting
+	k.waiting++
+	go func() {
+		lock, err := l.Acquire(t.Context(), "line")
+		if err != nil {
+			t.Errorf("waiter %d: %v", me, err)
+			return
+		}
+		k.served <- me
+		_ = lock.Release(t.Context()) // its expiry does as well
+	}()
+	time.Sleep(100 * time.Millisecond)
+}
+
+func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 2)
+		lists := [][]int{{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}, {1, 2, 3, 4}}
+		for g, list := range lists[:len(lists)-1] {
+			next, when := lists[g+1], fmt.Sprintf("%v to %v", list, lists[g+1])
+			slot, l := redlock.WithLimit(2), y.locker(t, list...)
+			k := &kinds{first: locktest.MustAcquire(t, l, "line"), served: make(chan int, 10)}
+			for range 2 {
+				k.held = append(k.held, locktest.MustAcquire(t, y.locker(t, list...), "shared", redlock.WithShared()), locktest.MustAcquire(t, y.locker(t, list...), "slots", slot))
+			}
+			led, ctx, resign := make(chan context.Context, 1), t.Context(), context.CancelFunc(nil)
+			ctx, resign = context.WithCancel(ctx)
+			go func() {
+				_ = l.Campaign(ctx, "jobs", func(ctx context.Context, _ *redlock.Lock) error {
+					led <- ctx
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			k.leading = <-led
+			for range 3 {
+				k.queue(t, y.locker(t, list...))
+			}
+			var err error
+			if len(next) > len(list) {
+				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{})
+			} else {
+				err = l.Cluster().Shrink(t.Context(), y.names[0], redlock.ChangeOptions{})
+			}
+			testkit.Must(t, err)
+			for range 3 { // behind them, by the next list
+				k.queue(t, y.locker(t, next...))
+			}
+			wantHeld(t, when, append(k.held, k.first))
+			if err := context.Cause(k.leading); err != nil {
+				t.Errorf("%s: the leader: %v; want it to lead", when, err)
+			}
+			for _, client := range []*redlock.Locker{l, y.locker(t, next...)} {
+				for name, opts := range map[string][]redlock.AcquireOption{"shared": nil, "slots": {slot}, "jobs": nil, "line": nil} {
+					if _, err := client.TryAcquire(t.Context(), name, opts...); !errors.Is(err, redlock.ErrNotAcquired) {
+						t.Errorf("%s: %s: got %v; want it taken", when, name, err)
+					}
+				}
+				testkit.Must(t, locktest.MustAcquire(t, client, "shared", redlock.WithShared()).Release(t.Context()))
+				for leader, err := range client.Observe(t.Context(), "jobs") {
+					if err != nil || !leader.Held {
+						t.Errorf("%s: the observer is told %+v, %v; want the leader", when, leader, err)
+					}
+					break
+				}
+			}
+			testkit.Must(t, k.first.Release(t.Context()))
+			for i := range k.waiting {
+				if got := <-k.served; got != i {
+					t.Errorf("%s: waiter %d is served as number %d", when, got, i)
+				}
+			}
+			for _, lock := range k.held {
+				testkit.Must(t, lock.Release(t.Context()))
+			}
+			resign()
+		}
+	})
+}

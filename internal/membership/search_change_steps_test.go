@@ -3,6 +3,7 @@ package membership_test
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -24,13 +25,13 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 			for n := range uint8(sys.seats) {
 				sys.vote(&s, c, n, yield)
 			}
-		case !begun:
+		case !begun || sys.long != 0:
 			begun = true
 			for g, l := range s.lists {
 				if l != 0 && !slices.Contains(s.lists[:g], l) && (g+3 >= mostGens || s.lists[g+3] == 0) { // earlier ones get no vote
 					next := s
 					k := &next.lockers[c]
-					k.list, k.phase, k.left, k.floor = l, acquiring, sys.life-sys.drift, s.best
+					k.list, k.phase, k.left, k.floor = l, acquiring, sys.lease(c)-sys.drift, s.best
 					for n := range uint8(sys.seats) {
 						k.at[n].acquire = l.has(n)
 					}
@@ -47,11 +48,22 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 	}
 }
 
+// lease is the locker's.
+func (sys *changeSystem) lease(c uint8) uint8 {
+	if c == 0 && sys.long != 0 {
+		return sys.long
+	}
+	return sys.life
+}
+
 func (sys *changeSystem) rate(of int) uint8 { return max(1, sys.rates[of]) }
 
 func (sys *changeSystem) tick(s changeState) changeState {
 	for i := range sys.seats {
 		runData(&s.seats[i].node, sys.rate(0))
+		if d := &s.seats[i].due; *d > 0 {
+			*d -= min(*d-1, sys.rate(2))
+		}
 	}
 	for i := range sys.lockers {
 		down(&s.lockers[i].left, sys.rate(1))
@@ -91,6 +103,9 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		yield(search.Step{Kind: kind, A: c}, next)
 	}
 	win := func(t scriptmodel.Number) {
+		if k.low && sys.lease(c)-k.left >= sys.life { // a node that forgot may be back
+			return
+		}
 		do(stepWin, func(k *lockerOf, s *changeState) {
 			k.phase, k.token, k.target, k.wrong = held, t, 0, t <= k.floor
 			for i := range sys.lockers {
@@ -143,7 +158,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		if k.rounds < sys.extends && k.more == 0 && k.left > 0 {
 			do(stepExtend, func(k *lockerOf, _ *changeState) {
 				k.rounds++
-				k.more = sys.life - sys.drift
+				k.more = sys.lease(c) - sys.drift
 				for n := range uint8(sys.seats) {
 					k.at[n].extend, k.at[n].confirmed = k.list.has(n), false
 				}
@@ -160,7 +175,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		}
 	case over:
 		if !sys.once && sys.spent(s, c) {
-			do(stepFresh, func(k *lockerOf, _ *changeState) { *k = lockerOf{} })
+			do(stepFresh, func(k *lockerOf, _ *changeState) { *k = lockerOf{low: k.low} })
 		}
 		return
 	}
@@ -192,11 +207,21 @@ func (sys *changeSystem) spent(s *changeState, c uint8) bool {
 func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	k, v := &s.lockers[c], &s.seats[n]
 	b := &k.at[n]
-	if v.node.Epoch == 0 || v.run != v.process || b.until != 0 && uint8(v.node.Epoch) >= b.until || !sys.accepts(v.page, k.list) &&
-		(sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.gen-3] != k.list) { // who was accepted before still is
+	if v.node.Epoch == 0 || v.run != v.process || b.until != 0 && uint8(v.node.Epoch) >= b.until {
 		return
 	}
-	owner, life, epoch := ownerOf(c), scriptmodel.Tick(sys.life), v.node.Epoch
+	voter, raise := sys.accepts(v.page, k.list, sys.lease(c))
+	switch {
+	case raise && sys.slip != slipRaise:
+		next := *s
+		next.lockers[c].low, next.seats[n].most = true, sys.long
+		yield(search.Step{Kind: stepAmend, A: c, B: n}, next)
+		return
+	case voter || raise:
+	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.gen-3] != k.list: // who was accepted before still is
+		return
+	}
+	owner, life, epoch := ownerOf(c), scriptmodel.Tick(sys.lease(c)), v.node.Epoch
 	at := func(kind uint8, ok bool, run func(*ballotBox, *scriptmodel.Node)) {
 		if ok {
 			next := *s
@@ -220,40 +245,48 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	})
 }
 
-// accepts asks the library whether a node with this record votes for a client of the list.
-func (sys *changeSystem) accepts(p page, l list) bool {
+// accepts asks the library whether a node with this record votes for a client of the list
+// with such leases, or whether MaxTTL is raised there first.
+func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter, raise bool) {
 	if sys.slip == slipEpoch {
 		p.settled = false // who was accepted before still is
 	}
-	key := acceptance{p.gen, p.names, p.before, p.settled, l}
+	key := acceptance{p.gen, p.names, p.before, p.retired, l, p.settled, p.most, lease}
 	if known, ok := acceptances.Load(key); ok {
-		return known.(bool)
+		out := known.([2]bool)
+		return out[0], out[1]
 	}
 	o := sys.observation(sight{page: p, answered: true, process: p.run, epoch: 1}, l)
-	v := membership.NewView(membership.NewConfig(l.names(), unit, false), slices.Repeat([]membership.Observation{o}, l.size()), make([]membership.Wait, l.size()))
-	state, _ := v.Standing(0)
-	acceptances.Store(key, state == membership.Member)
-	return state == membership.Member
+	v := membership.NewView(membership.NewConfig(l.names(), time.Duration(lease)*unit, false), slices.Repeat([]membership.Observation{o}, l.size()), make([]membership.Wait, l.size()))
+	for i := range l.size() {
+		if st, _ := v.Voter(i); st != (membership.Voter{}) { // of a list of which one is retired, this is any other
+			voter = true
+		}
+		raise = raise || v.Next(i, nowInstant, membership.Proposal{}).Record.MaxTTL > 0
+	}
+	acceptances.Store(key, [2]bool{voter, raise})
+	return voter, raise
 }
 
 type acceptance struct {
-	gen           uint8
-	names, before list
-	settled       bool
-	l             list
+	gen                       uint8
+	names, before, retired, l list
+	settled                   bool
+	most, lease               uint8
 }
 
 var acceptances sync.Map
 
 // suffer yields what befalls a node.
 func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
-	if v := &s.seats[n]; (v.node.Epoch == 0 || v.run != v.process) && (v.nonce == 0 || v.onRun != v.process) {
+	if v := &s.seats[n]; !v.gone && (v.node.Epoch == 0 || v.run != v.process) && (v.nonce == 0 || v.onRun != v.process) {
 		next := *s
 		w := &next.seats[n]
 		w.nonces++
 		w.nonce, w.onRun = w.nonces, w.process
 		yield(search.Step{Kind: stepNotice, A: n}, next)
 	}
+	sys.operate(s, n, yield)
 	if s.faults == 0 || s.seats[n].process > 200 || !sys.spared(s, n) {
 		return
 	}
@@ -267,11 +300,70 @@ func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
 	yield(search.Step{Kind: stepForget, A: n}, next)
 }
 
-// spared tells whether the node may forget, so that enough others are left to take it in:
-// a majority's loss is founded anew, which is not in this search.
+// operate yields what operators do with a node besides: MaxTTL is lowered in two steps, and
+// the node is retired, of which the others learn.
+func (sys *changeSystem) operate(s *changeState, n uint8, yield yieldChange) {
+	put := func(st search.Step, change func(*seat, *changeState)) {
+		next := *s
+		change(&next.seats[n], &next)
+		yield(st, next)
+	}
+	v := &s.seats[n]
+	if v.blank() {
+		return
+	}
+	switch {
+	case max(v.most, v.was) <= sys.life:
+	case v.lowered != v.epochs:
+		put(search.Step{Kind: stepLower, A: n}, func(v *seat, _ *changeState) {
+			v.was, v.most = max(v.was, v.most), min(v.most, sys.life)
+			sys.renew(v, send{})
+			v.lowered, v.due = v.epochs, 1+v.was
+		})
+	case v.due == 1:
+		put(search.Step{Kind: stepLower, A: n}, func(v *seat, _ *changeState) {
+			v.was = 0
+			sys.renew(v, send{})
+		})
+	}
+	others := list(0)
+	for i := range uint8(sys.seats) {
+		if i != n && !s.seats[i].blank() && v.names.has(i) {
+			others |= 1 << i
+		}
+		if i != n && s.retired.has(i) && !v.retired.has(i) {
+			put(search.Step{Kind: stepMark, A: n, B: i}, func(v *seat, _ *changeState) { v.retired |= 1 << i })
+		}
+	}
+	if s.retires > 0 && others.size() >= quorum.Size(v.names.size()) {
+		put(search.Step{Kind: stepRetire, A: n}, func(v *seat, s *changeState) {
+			s.retires--
+			s.retired |= 1 << n
+			v.gone, v.node.Epoch, v.run, v.nonce, v.onRun = true, 0, 0, 0, 0
+		})
+	}
+}
+
+// blank tells whether the node is no member.
+func (v *seat) blank() bool { return v.node.Epoch == 0 || v.run != v.process }
+
+// spared tells whether the node may forget: enough others are left to take it in, or where
+// founders may, one that has the latest list.
 func (sys *changeSystem) spared(s *changeState, n uint8) bool {
-	blank := func(i uint8) bool { return s.seats[i].node.Epoch == 0 || s.seats[i].run != s.seats[i].process }
+	blank := func(i uint8) bool { return s.seats[i].blank() }
 	if blank(n) {
+		return s.seats[n].gone && s.retires > 0
+	}
+	if sys.founds {
+		gen := mostGens
+		for s.lists[gen-1] == 0 {
+			gen--
+		}
+		for i := range uint8(sys.seats) {
+			if v := &s.seats[i]; i != n && !blank(i) && int(v.gen) == gen && (v.before == 0 || v.before.has(i)) {
+				return true
+			}
+		}
 		return false
 	}
 	for g, l := range s.lists {

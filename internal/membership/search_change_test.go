@@ -18,7 +18,11 @@ import (
 // date (View.Next). As an operator it changes the list too (NewChange, Change.Next). What
 // an agent decides is sent at once, and arrives whenever, or never.
 //
-// Not in it: founding, retirement, other clusters, several names, queues.
+// A locker may take longer leases than the others, and raises MaxTTL first; it is lowered
+// again, as in the search of nodes. Nodes are retired. Where founds, all nodes but one may
+// forget, and are founded again, or wait for an operator where the cluster is strict.
+//
+// Not in it: other clusters, several names, queues.
 
 const (
 	mostSeats   = 5
@@ -69,6 +73,9 @@ type page struct {
 	proposed      list
 	run           uint8
 	nonce, onRun  uint8
+	most, was     uint8 // MaxTTL, and the earlier one while it is lowered
+	retired       list
+	gone, strict  bool
 	settler       uint8 // whose settling began the epoch; 0: nobody's
 }
 
@@ -77,6 +84,7 @@ type seat struct {
 	page
 	node                    scriptmodel.Node
 	process, epochs, nonces uint8
+	due, lowered            uint8 // lowered: the epoch of the first step; due: 1 + units until the second
 }
 
 // ballotBox is one locker at one node.
@@ -95,6 +103,7 @@ type lockerOf struct {
 	floor             scriptmodel.Number
 	wrong             bool
 	rounds            uint8
+	low               bool // it has raised MaxTTL
 	at                [mostSeats]ballotBox
 }
 
@@ -147,7 +156,10 @@ type changeState struct {
 	faults  uint8
 	changes uint8 // left
 	best    scriptmodel.Number
+	retires uint8
+	retired list
 	broken  bool // two lists of one generation
+	founded bool // again, though strict
 }
 
 // slip is a rule of changes that is left out, for the controls.
@@ -170,6 +182,12 @@ const (
 	slipCopies            // a joiner copies no proposal
 	slipLate              // answers count for ever
 	slipSettledJoins      // a joiner copies no settled mark
+	slipOwnPause          // the pause goes by the operator's own MaxTTL
+	slipWasPause          // the pause ignores the MaxTTL that is lowered
+	slipRaise             // a longer lease is taken, and MaxTTL raised nowhere
+	slipSwap              // one node in another's place, at once
+	slipClock             // a founder goes by the numbers that are left
+	slipStrict            // a joiner copies no strict recovery
 )
 
 // changeSystem is the size of an instance.
@@ -177,13 +195,16 @@ type changeSystem struct {
 	seats, lockers, agents int
 	first                  list
 	life                   uint8
+	long                   uint8 // the first locker's leases, if not life
 	drift                  uint8
 	rates                  [3]uint8 // of the clocks of nodes, clients and agents; 0: 1
 	faults, changes        uint8
+	retires                uint8 // nodes that may be retired
+	founds, strict         bool
 	keeps                  bool // a node may restart with its data
 	extends                uint8
 	operators              int                // agents from 0 on that are operators at times
-	eager                  int                // operators begin, and die, more often
+	eager, forgets         int                // operators begin, and die, more often; nodes forget more often
 	once                   bool               // each locker locks once
 	start                  func(*changeState) // the beginning is in the middle of something
 	slip                   slip
@@ -203,16 +224,19 @@ type changeQuestion struct {
 	n     uint8
 }
 
-type changeAnswer struct{ send send }
+type changeAnswer struct {
+	send     send
+	founding bool
+}
 
 func (sys *changeSystem) Init() (s changeState) {
-	s.faults, s.changes = sys.faults, sys.changes
+	s.faults, s.changes, s.retires = sys.faults, sys.changes, sys.retires
 	s.lists[0] = sys.first
 	for n := range sys.seats {
 		v := &s.seats[n]
 		v.process = 1
 		if sys.first.has(uint8(n)) {
-			v.page = page{gen: 1, names: sys.first, run: 1}
+			v.page = page{gen: 1, names: sys.first, run: 1, most: sys.life, strict: sys.strict}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -227,6 +251,9 @@ var errTwoLists = errors.New("one generation has two lists")
 func (sys *changeSystem) Check(s changeState) error {
 	if s.broken {
 		return errTwoLists
+	}
+	if s.founded {
+		return errFoundedAgain
 	}
 	holder := -1
 	for i := range sys.lockers {
@@ -270,6 +297,10 @@ const (
 	stepChange
 	stepThink
 	stepDie
+	stepAmend
+	stepLower
+	stepRetire
+	stepMark
 )
 
 var changeTexts = [...]string{
@@ -278,6 +309,7 @@ var changeTexts = [...]string{
 	"node %[3]d runs locker %[2]d's raise", "node %[3]d runs locker %[2]d's extend", "node %[2]d forgets", "node %[2]d restarts",
 	"node %[2]d gets a notice", "agent %[2]d has list %05[4]b", "agent %[2]d looks at node %[3]d", "agent %[2]d sends action %[4]d to node %[3]d",
 	"node %[3]d runs agent %[2]d's order", "agent %[2]d begins a change to %05[4]b", "agent %[2]d goes on with its change", "agent %[2]d dies",
+	"locker %[2]d raises MaxTTL of node %[3]d", "MaxTTL of node %[2]d is lowered", "node %[2]d is retired", "node %[2]d learns that node %[3]d is",
 }
 
 func (sys *changeSystem) Describe(st search.Step) string {
@@ -289,16 +321,16 @@ func (sys *changeSystem) Weight(st search.Step) int {
 	switch st.Kind {
 	case stepWin, stepRaise, stepConfirm, stepThink:
 		return 600
-	case stepForget, stepRestart:
-		return 1
+	case stepForget, stepRestart, stepRetire:
+		return 1 + 9*sys.forgets
 	case stepAgent:
 		return 30
-	case stepDie:
+	case stepDie, stepLower:
 		return 4
 	case stepChange:
 		return 4 + 40*sys.eager
 	case stepEnd:
-		return 50
+		return 50 - 2*int(sys.long)
 	case stepLook:
 		return 100
 	case stepTick:

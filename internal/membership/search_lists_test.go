@@ -33,6 +33,16 @@ var changeWalks = []struct {
 	{"clocks at other rates", 0, 20, 1000, func() *changeSystem {
 		return changing(5, 0b00011, func(s *changeSystem) { s.life, s.drift, s.rates = 64, 8, [3]uint8{17, 15, 16} })
 	}},
+	{"operators whose clocks run fast", 0, 15, 300, func() *changeSystem {
+		return changing(5, 0b00111, func(s *changeSystem) { s.life, s.drift, s.rates = 64, 8, [3]uint8{16, 15, 17} })
+	}},
+	{"MaxTTL raised and lowered, nodes retired", 3, 40, 600, func() *changeSystem { return lasting() }},
+	{"founding beside changes", 0, 40, 1000, func() *changeSystem {
+		return changing(3, 0b001, func(s *changeSystem) { s.founds, s.retires = true, 1 })
+	}},
+	{"strict recovery beside changes", 0, 20, 300, func() *changeSystem {
+		return changing(5, 0b00111, func(s *changeSystem) { s.founds, s.strict, s.faults = true, true, 4 })
+	}},
 }
 
 func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
@@ -117,7 +127,7 @@ var slips = []struct {
 		s.lockers[0].at[0].acquire, s.lockers[0].at[1].acquire = true, true
 	})},
 	{"putting in force keeps the epoch", slipForceEpoch, 10_000, begun(func(sys *changeSystem, s *changeState) {
-		secondList(s, 0b00111, 0b01111)
+		secondList(sys, s, 0b00111, 0b01111)
 		for n := uint8(1); n < 4; n++ {
 			sys.run(s, n, forcing(&s.seats[n], 3, 0b01110, 0b01111))
 		}
@@ -156,7 +166,7 @@ var slips = []struct {
 		return sys
 	}},
 	{"a joiner copies no settled mark", slipSettledJoins, 10_000, begun(func(sys *changeSystem, s *changeState) {
-		secondList(s, 0b00111, 0b01111)
+		secondList(sys, s, 0b00111, 0b01111)
 		rejoining(sys, s, 1, 0b01111)
 		sys.look(&s.agents[2], &s.seats[0], 0)
 		for n := uint8(2); n < 4; n++ {
@@ -166,6 +176,29 @@ var slips = []struct {
 			sys.run(s, n, forcing(v, 3, 0b01110, 0b01111)) // after the joiner has looked
 		}
 	})},
+	{"the pause goes by the operator's own MaxTTL", slipOwnPause, 20_000, begun(heldLonger(24, 0))},
+	{"the pause ignores what is lowered", slipWasPause, 20_000, begun(heldLonger(8, 24))},
+	{"a longer lease is not written first", slipRaise, 10_000, begun(func(sys *changeSystem, s *changeState) {
+		sys.long, sys.eager = 24, 0
+		secondList(sys, s, 0b00111, 0b01111)
+		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.long}
+		s.lockers[0].at[0].acquire, s.lockers[0].at[1].acquire = true, true
+		s.agents[0].list, s.agents[0].op = 0b01111, attempt{on: true, wanted: 0b01110, tag: 1}
+		for n := range uint8(4) {
+			sys.look(&s.agents[0], &s.seats[n], n)
+		}
+	})},
+	{"no drift in the pause", noSlip, 10_000, func() *changeSystem {
+		sys := begun(heldByFirst)()
+		sys.life, sys.rates = 64, [3]uint8{16, 15, 17}
+		return sys
+	}},
+	{"one node in another's place at once", slipSwap, 1500, five},
+	{"a founder goes by the numbers that are left", slipClock, 10_000, grownFromOne},
+	{"a founder is not needed", slipOneList, 10_000, grownFromOne},
+	{"a joiner copies no strict recovery", slipStrict, 1500, func() *changeSystem {
+		return changing(3, 0b011, func(s *changeSystem) { s.founds, s.strict, s.faults, s.forgets, s.life = true, true, 20, 1, 3 })
+	}},
 	{"late answers count", slipLate, 10_000, begun(func(sys *changeSystem, s *changeState) {
 		begunBy(2+sys.life)(sys, s)
 		s.agents[0].seen[1].age = 1 + sys.life // it had accepted then
@@ -176,17 +209,22 @@ var slips = []struct {
 	})},
 }
 
+// lasting is five with longer leases of one client, and nodes that are retired.
+func lasting() *changeSystem {
+	return changing(5, 0b00111, func(s *changeSystem) { s.long, s.retires = 8, 1 })
+}
+
 // eager is five with operators in each other's way, and nodes that forget more often.
 func eager() *changeSystem {
 	return changing(5, 0b00111, func(s *changeSystem) { s.eager, s.changes, s.faults, s.life = 1, 200, 12, 8 })
 }
 
 // secondList is where the second list is in force, on all its nodes.
-func secondList(s *changeState, first, next list) {
+func secondList(sys *changeSystem, s *changeState, first, next list) {
 	s.lists[0], s.lists[1] = first, next
 	for n := range uint8(mostSeats) {
 		if v := &s.seats[n]; (first | next).has(n) {
-			v.page = page{gen: 2, names: next, before: first, run: 1}
+			v.page = page{gen: 2, names: next, before: first, run: 1, most: max(v.most, sys.life)}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -194,7 +232,7 @@ func secondList(s *changeState, first, next list) {
 
 // settledSecond is where an operator has settled the second list, and waits.
 func settledSecond(sys *changeSystem, s *changeState, left uint8) {
-	secondList(s, 0b00111, 0b01111)
+	secondList(sys, s, 0b00111, 0b01111)
 	k := &s.agents[0]
 	k.list, k.op = 0b01111, attempt{on: true, gen: 1, from: 0b01111, wanted: 0b01110, to: 0b01110, ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
 	for n := range uint8(4) {
@@ -215,12 +253,39 @@ func heldByFirst(sys *changeSystem, s *changeState) {
 	}
 }
 
+// heldLonger is heldByFirst with a longer lease, by records with such MaxTTL; the pause has
+// not begun.
+func heldLonger(most, was uint8) func(*changeSystem, *changeState) {
+	return func(sys *changeSystem, s *changeState) {
+		sys.long, sys.eager = 24, 0
+		for n := range s.seats {
+			s.seats[n].most, s.seats[n].was = most, was
+		}
+		heldByFirst(sys, s)
+		s.agents[0].op.left, s.agents[0].op.to, s.lockers[0].left = 0, 0, sys.long
+		for n := range 2 {
+			s.seats[n].node.Keys[0].Until = scriptmodel.Tick(sys.long)
+		}
+	}
+}
+
+// grownFromOne is where the only node of the list before has forgotten its number.
+func grownFromOne() *changeSystem {
+	return changing(3, 0b001, func(sys *changeSystem) {
+		sys.founds = true
+		sys.start = func(s *changeState) {
+			secondList(sys, s, 0b001, 0b011)
+			s.best, s.seats[0] = 5, seat{process: 2, epochs: 1}
+		}
+	})
+}
+
 // countedByFirst is where two nodes have numbers, of the first list's locks, that the
 // others lack.
 func countedByFirst() *changeSystem {
 	sys := eager()
 	sys.start = func(s *changeState) {
-		secondList(s, 0b00111, 0b01111)
+		secondList(sys, s, 0b00111, 0b01111)
 		s.best, s.seats[0].node.Stripes[0], s.seats[1].node.Stripes[0] = 5, 5, 5
 	}
 	return sys
@@ -231,7 +296,7 @@ func countedByFirst() *changeSystem {
 func forgottenByOne() *changeSystem {
 	sys := eager()
 	sys.start = func(s *changeState) {
-		secondList(s, 0b11111, 0b01111)
+		secondList(sys, s, 0b11111, 0b01111)
 		s.best, s.seats[0].node.Stripes[0], s.seats[4].node.Stripes[0] = 5, 5, 5
 		s.seats[1] = seat{process: 2, epochs: 1}
 	}

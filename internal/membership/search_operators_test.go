@@ -42,7 +42,13 @@ func (sys *changeSystem) agent(s *changeState, j uint8, yield yieldChange) {
 		}
 		put(search.Step{Kind: stepLook, A: j, B: n}, func(k *agent, s *changeState) { sys.look(k, &s.seats[n], n) })
 		if a := sys.decide(k, n); a.send.kind != 0 && k.sends[n].kind == 0 && !k.seen[n].sent {
-			put(search.Step{Kind: stepSend, A: j, B: n, C: uint8(a.send.kind)}, func(k *agent, _ *changeState) { k.sends[n], k.seen[n].sent = a.send, true })
+			put(search.Step{Kind: stepSend, A: j, B: n, C: uint8(a.send.kind)}, func(k *agent, s *changeState) {
+				k.sends[n], k.seen[n].sent = a.send, true
+				s.founded = s.founded || a.founding && sys.strict
+				if a.founding && sys.slip != slipClock { // the clock is ahead of all numbers
+					k.sends[n].base = max(a.send.base, s.best+5)
+				}
+			})
 		}
 	}
 	if k.op.on {
@@ -68,7 +74,7 @@ func (sys *changeSystem) enlist(s *changeState, j uint8, put func(search.Step, f
 	}
 	for l := range list(1 << sys.seats) {
 		differs := (l ^ latest).size()
-		if l == 0 || differs > 1 && (sys.slip != slipByTwo || differs > 2 || (l|latest) != l && (l|latest) != latest) {
+		if l == 0 || differs > 1 && (differs > 2 || sys.slip != slipByTwo && sys.slip != slipSwap || ((l|latest) != l && (l|latest) != latest) != (sys.slip == slipSwap)) {
 			continue
 		}
 		put(search.Step{Kind: stepChange, A: j, C: uint8(l)}, func(k *agent, s *changeState) {
@@ -114,7 +120,14 @@ func (sys *changeSystem) observation(g sight, _ list) membership.Observation {
 	}
 	var rec *membership.Record
 	if g.gen != 0 {
-		r := recordOf(word('e', g.epoch), "c1", word('r', g.run), g.names.names(), sys.maxTTL(), 0)
+		r := recordOf(word('e', g.epoch), "c1", word('r', g.run), g.names.names(), time.Duration(g.most)*unit, 0)
+		r.Was, r.Strict = time.Duration(g.was)*unit, g.strict
+		if g.retired != 0 {
+			r.Retired = g.retired.names()
+		}
+		if g.gone {
+			r = gone(r)
+		}
 		r.Gen, r.Before, r.Settled, r.Ballot = int(g.gen)-1, g.before.names(), g.settled, uint64(g.ballot)
 		if g.proposedBy != 0 {
 			r.Proposed = membership.Proposed{Ballot: uint64(g.proposedBy), Names: g.proposed.names()}
@@ -172,7 +185,7 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 		}
 	})
 	p := v.Next(k.list.indexOf(n), nowInstant, proposalOf("c1", 0, false))
-	if !p.Founding {
+	if a.founding = p.Founding; !p.Founding || sys.founds && v.Newest().Names != nil {
 		a.send = sys.sendOf(p, k, n)
 	}
 	sys.memo.mu.Lock()
@@ -188,6 +201,7 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 	o := send{kind: p.Action, epoch: k.seen[n].epoch, base: scriptmodel.Number(p.Record.Base)}
 	o.gen, o.names, o.before = uint8(p.Record.Gen)+1, listOf(p.Record.Names), listOf(p.Record.Before)
+	o.most, o.retired, o.strict = uint8(p.Record.MaxTTL/unit), listOf(p.Record.Retired), p.Record.Strict
 	o.settled, o.ballot = p.Record.Settled, uint8(p.Record.Ballot)
 	o.proposedBy, o.proposed = uint8(p.Record.Proposed.Ballot), listOf(p.Record.Proposed.Names)
 	switch p.Action { //nolint:exhaustive // the others send nothing that matters here
@@ -199,7 +213,8 @@ func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 		if sys.slip == slipSettledJoins {
 			o.settled = false
 		}
-	case membership.DoForce:
+		o.strict = o.strict && sys.slip != slipStrict
+	case membership.DoForce, membership.DoAmend:
 	case membership.DoSettle:
 		o.tag = k.op.tag
 	case membership.DoAccept:
@@ -216,9 +231,10 @@ func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 	v := &s.seats[n]
 	if o.kind == membership.DoInstall {
-		if v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
+		if v.gone || v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
 			return
 		}
+		o.strict = o.strict || v.strict
 		v.page = o.page
 		v.page.run = o.run
 		v.page.nonce, v.page.onRun = 0, 0
@@ -230,6 +246,8 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 		return
 	}
 	switch o.kind { //nolint:exhaustive // the others are not sent
+	case membership.DoAmend:
+		v.most, v.retired, v.strict = max(v.most, o.most), v.retired|o.retired, v.strict || o.strict
 	case membership.DoSettle:
 		if v.gen != o.gen || v.ballot >= o.ballot && sys.slip != slipBallots {
 			return
@@ -272,6 +290,12 @@ func (sys *changeSystem) enter(s *changeState, v *seat) {
 // think goes on with an operator's change.
 func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*agent, *changeState))) {
 	v := sys.view(k, func(n uint8, o *membership.Observation) {
+		if sys.slip == slipOwnPause {
+			o.Record.MaxTTL, o.Record.Was = 0, 0
+		}
+		if sys.slip == slipWasPause {
+			o.Record.Was = 0
+		}
 		if sys.slip == slipBallots && (k.op.tag == 0 || k.seen[n].settler != k.op.tag) {
 			o.Record.Ballot = 0
 		}
@@ -340,7 +364,7 @@ func (sys *changeSystem) changeOf(k *agent, v membership.View) (membership.Chang
 		if gone := k.list &^ op.wanted; gone != 0 {
 			kind, name = membership.Shrinking, gone.names()[0]
 		}
-		if sys.slip == slipByTwo {
+		if sys.slip == slipByTwo || sys.slip == slipSwap {
 			return sys.byTwo(v, op), true
 		}
 		c, err := membership.NewChange(v, kind, name)
