@@ -3,13 +3,21 @@
 package main_test
 
 import (
+	"bytes"
+	"io"
+	"net"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // The commands of docs/WHICH.md by which one master grows to three while clients run, on real
@@ -73,4 +81,105 @@ func tokenUnder(t *testing.T, nodes string) uint64 {
 	token, err := strconv.ParseUint(strings.TrimSpace(r.out), 10, 64)
 	must(t, err)
 	return token
+}
+
+// kill -9 of the operator at each of its commands that change a node: the command arrives, or
+// does not, and the next operator finishes.
+func TestTheNextOperatorFinishesAfterKill9AtEachCommand(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, redisserver.Config{})
+	names := servers[0].Addr() + "," + servers[1].Addr() + "," + servers[2].Addr()
+	two, third := servers[0].URL()+","+servers[1].URL(), servers[2].Addr()
+	usual := []string{"--node-timeout", "500ms", "--max-ttl", "2s"}
+	run(t, two, append([]string{"nodes", "admit", "--yes"}, usual...)...).want(t, 0)
+	last := tokenUnder(t, two)
+	ended := map[string]bool{}
+	for k := 1; len(ended) < 2; k += testkit.Every(9, 4, 1) {
+		for _, verb := range []string{"add", "shrink"} {
+			args := append([]string{"nodes", verb, third, "--node-names", names}, usual...)
+			killed, held := atCommand{k: k, arrives: k%2 == 0}, open(t, map[string]string{"add": two, "shrink": nodes}[verb], redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(2*time.Second))
+			lock, err := held.Acquire(t.Context(), "held")
+			must(t, err)
+			p := start(t, prepare(t, killed.before(t, servers), args...))
+			killed.kill.Store(p)
+			<-p.ended
+			if count := killed.count.Load(); count < int64(k) {
+				ended[verb] = true
+				p.wait(t).want(t, 0, "generation")
+				t.Logf("%s has %d commands", verb, count)
+			} else {
+				run(t, nodes, args...).want(t, 0, "generation")
+			}
+			if err := lock.Err(); err != nil {
+				t.Errorf("%s, command %d: %v; want the lock held", verb, k, err)
+			}
+			must(t, held.Close())
+			for _, list := range []string{two, nodes} {
+				token := tokenUnder(t, list)
+				if token <= last {
+					t.Errorf("%s, command %d: got token %d after %d", verb, k, token, last)
+				}
+				last = token
+			}
+		}
+		must(t, servers[2].Client().FlushAll(t.Context()).Err()) // no client has a list with it
+	}
+}
+
+// atCommand kills a process at its k-th command that changes a node.
+type atCommand struct {
+	k       int
+	arrives bool // the command, all the same
+	count   atomic.Int64
+	kill    atomic.Pointer[process]
+}
+
+// before puts a proxy in front of each server, and returns their URLs.
+func (a *atCommand) before(t *testing.T, servers []*redisserver.Server) string {
+	t.Helper()
+	var urls []string
+	for _, s := range servers {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		urls = append(urls, "redis://"+l.Addr().String())
+		go func() {
+			for {
+				from, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go a.forward(from, s.Addr())
+			}
+		}()
+	}
+	return strings.Join(urls, ",")
+}
+
+// forward passes on what a connection says, and the replies.
+func (a *atCommand) forward(from net.Conn, addr string) {
+	defer from.Close()
+	to, err := net.Dial("tcp", addr) //nolint:noctx // of the test's own server
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() { _, _ = io.Copy(from, to) }()
+	for buf := make([]byte, 1<<16); ; {
+		n, err := from.Read(buf)
+		for _, s := range []*lua.Script{lua.SettleScript, lua.AcceptScript, lua.ForceScript, lua.InstallScript, lua.NoticeScript} {
+			if err == nil && bytes.Contains(buf[:n], []byte(s.Hash)) && bytes.Contains(bytes.ToLower(buf[:n]), []byte("evalsha")) && a.count.Add(1) == int64(a.k) {
+				_ = a.kill.Load().cmd.Process.Kill()
+				if !a.arrives {
+					return
+				}
+			}
+		}
+		if err != nil {
+			return
+		}
+		if _, err = to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
