@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
 // point is one size of a cluster and of what uses it: how many masters, Lockers, goroutines of
@@ -66,49 +67,65 @@ func (r *run) grown(ctx context.Context, p point) (row []string, err error) {
 		}
 		defer func() { err = errors.Join(err, lockers[i].close()) }()
 	}
-	var figures [5][]float64
+	var next atomic.Int64
+	t := &entrant{spec: spec{p.what, "", p.masters, scriptsOnly, nil}, contender: &contender{acquire: func(ctx context.Context, _ string) (held, error) {
+		i := int(next.Add(1))
+		return lockers[i%p.lockers].acquire(ctx, "growth:"+strconv.Itoa(i%p.names))
+	}}}
 	for round := range 1 + r.rounds {
-		before, err := c.usage(ctx)
-		if err != nil {
+		s, err := measure(ctx, c, t, p.goroutines, time.Duration(r.scale(1500, 300))*time.Millisecond, 0)
+		if err = errors.Join(err, s.last); err != nil {
 			return nil, err
 		}
-		parts, start := make([][]time.Duration, p.goroutines), time.Now()
-		var next atomic.Int64
-		var failed error
-		var workers sync.WaitGroup
-		var once sync.Once
-		for w := range parts {
-			workers.Go(func() {
-				for at := time.Now(); at.Sub(start) < time.Duration(r.scale(1500, 300))*time.Millisecond; at = time.Now() {
-					name := "growth:" + strconv.FormatInt(next.Add(1)%int64(p.names), 10)
-					if _, err := pair(ctx, lockers[w%p.lockers], name); err != nil {
-						once.Do(func() { failed = err })
-						return
-					}
-					parts[w] = append(parts[w], time.Since(at))
-				}
-			})
-		}
-		workers.Wait()
-		wall := time.Since(start)
-		after, err := c.usage(ctx)
-		if err = errors.Join(err, failed); err != nil {
-			return nil, err
-		}
-		if all := slices.Concat(parts...); round > 0 { // the first warms up
-			pairs := float64(len(all))
-			share := pairs * float64(p.masters)
-			for i, f := range []float64{
-				pairs / wall.Seconds(), micros(percentile(all, 0.5)), micros(percentile(all, 0.99)),
-				float64(total(after.calls, scriptsOnly)-total(before.calls, scriptsOnly)) / share,
-				float64(total(after.micros, scriptsOnly)-total(before.micros, scriptsOnly)) / share,
-			} {
-				figures[i] = append(figures[i], f)
-			}
+		if round > 0 { // the first warms up
+			t.slices = append(t.slices, s)
 		}
 	}
-	for i := range figures {
-		row = append(row, number3(median(figures[i])))
+	calls := t.figure(func(s *slice) float64 { return s.calls })
+	for _, f := range []float64{t.throughput(), t.latency(0.5), t.latency(0.99), calls, t.scriptTime()} {
+		row = append(row, number3(f))
 	}
 	return row, nil
+}
+
+// onceGrown is pairs on three masters that grew from two, beside those on three that were
+// founded, in turn.
+func (r *run) onceGrown(ctx context.Context) (err error) {
+	five := r.servers
+	defer func() { r.servers = five }()
+	started, err := redisserver.StartAll(6, redisserver.Config{}) //nolint:contextcheck // a start is bounded by chaos itself
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, redisserver.CloseAll(started)) }()
+	short := redlock.WithMaxTTL(ttl) // growing takes as long
+	founded, err := clusterOf(ctx, started[:3], short)
+	if err != nil {
+		return err
+	}
+	grew, err := clusterOf(ctx, started[3:5], short)
+	if err != nil {
+		return err
+	}
+	grew = append(grew, &server{started[5], started[5].Client()})
+	l, err := redlock.Open(ctx, grew.addrs(), short, redlock.WithNodeTimeout(time.Second))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(l.Cluster().Add(ctx, grew[2].Addr(), redlock.ChangeOptions{}), l.Close()); err != nil { //nolint:contextcheck // Close is bounded by itself
+		return err
+	}
+	r.servers = append(founded, grew...)
+	over := func(name string, c cluster) spec {
+		return spec{name, "server us shared by six", 6, scriptsOnly, func(ctx context.Context, _ *env) (*contender, error) {
+			return openRedlock(ctx, &env{addrs: c.addrs(), options: []redlock.Option{short}})
+		}}
+	}
+	const base = "founded"
+	ts, s, err := r.pairs(ctx, "grown", 1, []spec{over(base, founded), over("grown", grew), over("founded, again", founded)}, base)
+	if err != nil {
+		return err
+	}
+	r.add(s, stated(demand("grown", "p50 of a pair where the list grew, over one where it did not", ts.named("grown").latency(0.5)/ts.named(base).latency(0.5), atMost, 1.05, "")))
+	return nil
 }

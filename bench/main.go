@@ -53,6 +53,7 @@ var workloads = []workload{
 	{"wake", (*run).wake},
 	{"handover", (*run).handover},
 	{"growth", (*run).growth},
+	{"grown", (*run).onceGrown},
 	{"idle", (*run).idle},
 	{"held", (*run).heldIdle},
 }

@@ -23,6 +23,7 @@ type slice struct {
 	wall     time.Duration
 	allocs   float64 // per pair, of the whole process
 	script   float64 // us of the servers' command time, per pair and master
+	calls    float64 // of scripts, per pair and master
 	last     error   // of the failures
 }
 
@@ -139,7 +140,9 @@ func measure(ctx context.Context, c cluster, t *entrant, g int, d time.Duration,
 	}
 	s.allocs = float64(m1.Mallocs-m0.Mallocs) / float64(max(len(s.pairs), 1))
 	after, err := masters.usage(ctx)
-	s.script = float64(total(after.micros, t.commands)-total(before.micros, t.commands)) / float64(t.masters*max(len(s.pairs), 1))
+	share := float64(t.masters * max(len(s.pairs), 1))
+	s.script = float64(total(after.micros, t.commands)-total(before.micros, t.commands)) / share
+	s.calls = float64(total(after.calls, scriptsOnly)-total(before.calls, scriptsOnly)) / share
 	return s, err
 }
 

@@ -45,11 +45,11 @@ func startCluster(ctx context.Context, n int) (cluster, error) {
 
 // clusterOf makes new masters a cluster that votes at once: they have just been started,
 // so nobody holds anything.
-func clusterOf(ctx context.Context, started []*redisserver.Server) (c cluster, err error) {
+func clusterOf(ctx context.Context, started []*redisserver.Server, opts ...redlock.Option) (c cluster, err error) {
 	for _, s := range started {
 		c = append(c, &server{s, s.Client()})
 	}
-	l, err := redlock.Open(ctx, c.addrs(), redlock.WithNodeTimeout(time.Second))
+	l, err := redlock.Open(ctx, c.addrs(), append(opts, redlock.WithNodeTimeout(time.Second))...)
 	if err != nil {
 		return c, err
 	}

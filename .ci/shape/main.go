@@ -40,7 +40,7 @@ type bar struct {
 var bars = []bar{
 	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 84250, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 84460, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
@@ -56,7 +56,7 @@ var bars = []bar{
 	{"files of internal/node", 16, 0, func(t *tree) int { return len(t.goFiles(isCode, within("internal/node/"))) }},
 	{"exported names of chaos, as go doc -short lists them", 45, 0, func(*tree) int { return exported("chaos") }},
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
-	{"lines of bench outside tests", 2625, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
+	{"lines of bench outside tests", 2644, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
 	{"words of the pages for users, without their index", 28170, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
