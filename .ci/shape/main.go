@@ -36,7 +36,8 @@ type bar struct {
 // Lines of tests were raised by 100 for the Examples of all public packages.
 // Those of tests were raised by 550, and the words for users by 170, for interoperation: the
 // table of docs/BESIDE.md and its tests.
-// The evidence was raised by 600 words for the search of changes of the list, and its decision.
+// The evidence was raised by 600 words for the search of changes of the list, and its decision;
+// by 65 for what was added to it, with 210 lines of tests, and 19 of bench for the workload grown.
 var bars = []bar{
 	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
@@ -61,7 +62,7 @@ var bars = []bar{
 	{"words of the pages for users, without their index", 28170, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
-	{"words of the evidence, ARCHITECTURE.md with it", 17600, 0, func(t *tree) int { return t.words(evidence) }},
+	{"words of the evidence, ARCHITECTURE.md with it", 17665, 0, func(t *tree) int { return t.words(evidence) }},
 	{"words of CHANGELOG.md", 700, 0, func(t *tree) int { return t.words(func(f string) bool { return f == "CHANGELOG.md" }) }},
 }
 

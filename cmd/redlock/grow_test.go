@@ -159,7 +159,7 @@ func (a *atCommand) before(t *testing.T, servers []*redisserver.Server) string {
 // forward passes on what a connection says, and the replies.
 func (a *atCommand) forward(from net.Conn, addr string) {
 	defer from.Close()
-	to, err := net.Dial("tcp", addr) //nolint:noctx // of the test's own server
+	to, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
 	}

@@ -214,7 +214,7 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	switch {
 	case raise && sys.slip != slipRaise:
 		next := *s
-		next.lockers[c].low, next.seats[n].most = true, sys.long
+		next.lockers[c].low, next.seats[n].most = true, sys.lease(c)
 		yield(search.Step{Kind: stepAmend, A: c, B: n}, next)
 		return
 	case voter || raise:
