@@ -22,7 +22,7 @@ type actor struct {
 	stage     Stage
 	history   *history
 	contender Contender
-	nodes     []redis.UniversalClient
+	nodes     []redis.UniversalClient // all of the stage
 	guard     *fencing.Memory
 	watching  *sync.WaitGroup // of one watch for each tenure
 	left      *leftToClose
@@ -40,14 +40,14 @@ func bareActor(name string, stage Stage, history *history, guard *fencing.Memory
 // stage share, stands before the resources; with nil, or for a kit without
 // tokens, they take every write. The caller closes the actor.
 func newActor(name string, kit Kit, stage Stage, history *history, guard *fencing.Memory) (*actor, error) {
-	clients, err := stage.Connect(name)
+	clients, err := whole(stage).Connect(name)
 	if err != nil {
 		return nil, err
 	}
-	history.witness.listen(name, clients, stage.Names())
+	history.witness.listen(name, clients, whole(stage).Names())
 	history.lines.listen(name, clients)
 	history.senders.listen(name, clients)
-	contender, err := kit.Open(clients, stage.Names())
+	contender, err := kit.Open(known(stage, clients), stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s: %w", name, err)
 	}
@@ -62,13 +62,13 @@ func newActor(name string, kit Kit, stage Stage, history *history, guard *fencin
 }
 
 // reopened is the actor with another contender of the kit over the same connections, after
-// its own was closed.
-func (a *actor) reopened(kit Kit) (*actor, error) {
-	contender, err := kit.Open(a.nodes, a.stage.Names())
+// its own was closed; stage has the nodes that it knows now.
+func (a *actor) reopened(kit Kit, stage Stage) (*actor, error) {
+	contender, err := kit.Open(known(stage, a.nodes), stage.Names())
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %s, again: %w", a.Name, err)
 	}
-	again := bareActor(a.Name, a.stage, a.history, a.guard)
+	again := bareActor(a.Name, stage, a.history, a.guard)
 	again.contender, again.nodes, again.campaigns = contender, a.nodes, a.campaigns
 	return again, nil
 }

@@ -14,7 +14,7 @@ import (
 func Scenarios() []Scenario {
 	all := slices.Concat(
 		pauseScenarios, memoryScenarios, clockScenarios, partitionScenarios, messageScenarios,
-		nodeScenarios, listScenarios, crowdScenarios, queueScenarios, grantScenarios,
+		nodeScenarios, listScenarios, changeScenarios, crowdScenarios, queueScenarios, grantScenarios,
 		shareScenarios, setScenarios, electionScenarios, slotScenarios, revocationScenarios,
 	)
 	for i := range all {

@@ -178,14 +178,15 @@ func (p Plan) stopsProcesses() Plan {
 func (o *ownCode) live(r *run, i int) error {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
-	ctx, cancel := r.while(i, 0, r.plan.For)
+	stage, _ := r.roster.of(i)
+	ctx, cancel := r.while(context.Background(), i, 0, r.plan.For)
 	defer cancel()
 	c := &Client{Name: clientName(i), leases: []redlock.Option{redlock.WithTTL(r.plan.Lease), redlock.WithMaxTTL(r.plan.MaxTTL)}}
 	guard := r.guard
 	if o.unguarded {
 		guard = (*fencing.Memory)(nil)
 	}
-	c.actor = bareActor(c.Name, r.stage, r.history, guard)
+	c.actor = bareActor(c.Name, stage, r.history, guard)
 	defer c.actor.leave()
 	err := o.code(ctx, c)
 	for _, t := range c.working() {

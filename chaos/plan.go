@@ -56,6 +56,9 @@ type Plan struct {
 	For     time.Duration `json:"for"`
 	MaxTTL  time.Duration `json:"maxTTL"` // that the cluster is founded with
 	Faults  []Fault       `json:"faults"`
+	// List is how many of the nodes, the first ones, are the cluster's list, which a
+	// [ListChange] changes. 0: all of them.
+	List int `json:"list,omitempty"`
 	// Linger is how seldom a holder rests past the end of its lease: one pause in
 	// so many. 0: one in fifty.
 	Linger int `json:"linger,omitempty"`
@@ -116,6 +119,8 @@ func (p *Plan) validate() error {
 	switch {
 	case p.Nodes < 1 || p.Clients < 1 || p.Names < 1:
 		return fmt.Errorf("chaos: plan: %d nodes, %d clients, %d names: give at least one of each", p.Nodes, p.Clients, p.Names)
+	case p.List < 0 || p.List > p.Nodes:
+		return fmt.Errorf("chaos: plan: a list of %d of %d nodes: give none or positive ones", p.List, p.Nodes)
 	case p.Threads < 0:
 		return fmt.Errorf("chaos: plan: %d threads: give none or more", p.Threads)
 	case p.Shares < 0 || p.Sets < 0 || p.Slots < 0 || p.Leads < 0:

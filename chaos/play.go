@@ -37,10 +37,11 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	if err := found(stage, p.MaxTTL); err != nil {
+	if err := found(part{stage, p.founders()}, p.MaxTTL); err != nil {
 		return nil, err
 	}
 	r := &run{plan: p, stage: stage, history: newHistory(), guard: &fencing.Memory{}}
+	r.roster = &roster{stage: stage, maxTTL: p.MaxTTL, list: p.founders(), copies: map[int]listCopy{}}
 	r.history.lines = newLines(stage, r.history)
 	r.history.senders = newSenders(r.history)
 	if watched {
@@ -59,6 +60,9 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 		work.Go(func() { errs[i] = client(r, i) })
 	}
 	work.Go(func() { errs[p.Clients] = r.breakAndMend() })
+	if p.changes() != nil {
+		work.Go(r.changeLists)
+	}
 	work.Wait()
 	stop(true)
 	return r.history.Records(), errors.Join(errs...)
@@ -103,6 +107,10 @@ type run struct {
 	stage   Stage
 	history *history
 	guard   *fencing.Memory
+	roster  *roster
+
+	mu  sync.Mutex // guards ill
+	ill int        // reasons why the cluster need not make progress
 }
 
 // turn is a point in time when the driver of faults does something.
@@ -116,6 +124,9 @@ type turn struct {
 func (r *run) breakAndMend() error {
 	var turns []turn
 	for _, f := range r.plan.Faults {
+		if f.Kind == ListChange {
+			continue
+		}
 		turns = append(turns, turn{f.At, func() error {
 			r.history.Add(f.Record(trace.Broke, r.stage.Names()))
 			return r.stage.Break(f)
@@ -129,7 +140,7 @@ func (r *run) breakAndMend() error {
 	}
 	for _, s := range r.plan.quorumHealth() {
 		turns = append(turns, turn{s.at, func() error {
-			r.history.Add(Record{Kind: s.kind})
+			r.health(s.kind)
 			return nil
 		}})
 	}
@@ -149,7 +160,8 @@ func (r *run) breakAndMend() error {
 func (r *run) client(kit Kit, i int) (err error) {
 	random := rand.New(rand.NewPCG(r.plan.Seed, uint64(i)+1)) //nolint:gosec // i is small
 	time.Sleep(spread(random, clientsBegin))
-	a, err := newActor(clientName(i), kit, r.stage, r.history, r.guard)
+	stage, given := r.roster.of(i)
+	a, err := newActor(clientName(i), kit, stage, r.history, r.guard)
 	if err != nil {
 		return err
 	}
@@ -157,25 +169,26 @@ func (r *run) client(kit Kit, i int) (err error) {
 	for {
 		ends := r.plan.lifeEnds(random, r.history.Now())
 		if r.plan.Waits {
-			r.waiters(a, i, ends)
+			r.waiters(given, a, i, ends)
 		} else {
-			r.asks(a, i, ends, random)
+			r.asks(given, a, i, ends, random)
 		}
-		if ends == r.plan.For {
+		if ends == r.plan.For && given.Err() == nil {
 			return nil
 		}
 		if err := unlessUnconfirmed(a.Close()); err != nil {
 			return err
 		}
-		if a, err = a.reopened(kit); err != nil {
+		stage, given = r.roster.of(i)
+		if a, err = a.reopened(kit, stage); err != nil {
 			return err
 		}
 	}
 }
 
 // asks is the life of a client that asks again and again.
-func (r *run) asks(a *actor, i int, ends time.Duration, random *rand.Rand) {
-	ctx, cancel := r.while(i, 0, ends)
+func (r *run) asks(given context.Context, a *actor, i int, ends time.Duration, random *rand.Rand) {
+	ctx, cancel := r.while(given, i, 0, ends)
 	defer cancel()
 	for ctx.Err() == nil {
 		time.Sleep(spread(random, time.Second))
@@ -191,11 +204,11 @@ func (r *run) asks(a *actor, i int, ends time.Duration, random *rand.Rand) {
 	}
 }
 
-// while is up to a point in time, for one goroutine of a client: not all end at one
-// moment.
-func (r *run) while(client, thread int, ends time.Duration) (context.Context, context.CancelFunc) {
+// while is up to a point in time, for one goroutine of a client, with its list: not all end
+// at one moment.
+func (r *run) while(given context.Context, client, thread int, ends time.Duration) (context.Context, context.CancelFunc) {
 	own := time.Duration(1 + client + thread*r.plan.Clients)
-	return context.WithTimeout(context.Background(), ends-r.history.Now()+own)
+	return context.WithTimeout(given, ends-r.history.Now()+own)
 }
 
 // pause draws the pause between two attempts.
@@ -320,7 +333,7 @@ func (r *run) attemptOf(ctx context.Context, a *actor, w request, lease time.Dur
 }
 
 // waiters is the life of one client whose goroutines wait in line.
-func (r *run) waiters(a *actor, client int, ends time.Duration) {
+func (r *run) waiters(given context.Context, a *actor, client int, ends time.Duration) {
 	var work sync.WaitGroup
 	for i := range max(r.plan.Threads, 1) {
 		one := a
@@ -329,7 +342,7 @@ func (r *run) waiters(a *actor, client int, ends time.Duration) {
 		}
 		random := rand.New(rand.NewPCG(r.plan.Seed+uint64(i)<<32, uint64(client)+1)) //nolint:gosec // they are small
 		work.Go(func() {
-			ctx, cancel := r.while(client, i, ends)
+			ctx, cancel := r.while(given, client, i, ends)
 			defer cancel()
 			for ctx.Err() == nil {
 				time.Sleep(spread(random, time.Second))
@@ -340,7 +353,7 @@ func (r *run) waiters(a *actor, client int, ends time.Duration) {
 	if r.plan.Leads > 0 {
 		work.Go(func() {
 			threads := max(r.plan.Threads, 1)
-			ctx, cancel := r.while(client, threads, ends)
+			ctx, cancel := r.while(given, client, threads, ends)
 			defer cancel()
 			a.Beside(threads).Observe(ctx, planElection)
 		})

@@ -47,10 +47,12 @@ func (p Plan) Judge() trace.Judge {
 	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
 	if p.Waits {
 		j.Turns = p.turns()
-		j.Seen = seenWithin
+		if j.Seen = seenWithin; p.changes() != nil {
+			j.Seen = 0 // an observer of the list before may miss who leads by a new node
+		}
 	} else {
 		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
-		if p.Reopens > 0 && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
+		if p.reopens() && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
 			j.Attempt += looksAgain
 		}
 	}
@@ -73,7 +75,7 @@ func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Durati
 	if !f.Forgets() {
 		return trace.SettlesWithin + delays[f] + p.stays(f, delays)
 	}
-	if p.Reopens > 0 { // a library that was opened since waits anew
+	if p.reopens() { // a library that was opened since waits anew
 		return p.For
 	}
 	return p.recovery() + f.Skew()
@@ -156,7 +158,7 @@ func (p *Plan) edges() []edge {
 		delays[i] = p.delays(i)
 	}
 	for _, f := range p.Faults {
-		if f.Kind.OfClient() || f.Kind == Twice {
+		if f.Kind.OfClient() || f.Kind == Twice || f.Kind == ListChange {
 			continue
 		}
 		nodes := []int{f.Node}
@@ -183,7 +185,7 @@ func (p *Plan) edges() []edge {
 // only when every node answers.
 func (p *Plan) quorumHealth() []mark {
 	var marks []mark
-	spare, sick, forgot := (p.Nodes-1)/2, false, false
+	spare, sick, forgot := (p.fewest()-1)/2, false, false
 	broken, forgetful := nodeCount{of: make([]int, p.Nodes)}, nodeCount{of: make([]int, p.Nodes)}
 	for _, e := range p.edges() {
 		broken.add(e.node, e.step)

@@ -127,7 +127,7 @@ func (n *realNode) change(f Fault, broken bool) error {
 		return nil
 	case Step, Drift:
 		return n.skews(f, broken)
-	case Pause, Suspend, WallClock, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList:
+	case Pause, Suspend, WallClock, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, ListChange:
 	}
 	return cantBreak(f)
 }

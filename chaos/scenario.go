@@ -80,7 +80,7 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 		return nil, fmt.Errorf("chaos: %s: %d nodes: it needs %d", s.Name, n, s.Nodes)
 	}
 	ctx, end := context.WithCancel(ctx)
-	sc := &scene{stage: part{stage, s.list}, kit: kit, history: newHistory(), end: end}
+	sc := &scene{stage: part{stage, s.list}, kit: kit, history: newHistory(), end: end, roster: &roster{stage: stage, maxTTL: scenarioLease, list: s.list}}
 	defer end()
 	if err := found(sc.stage, scenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
 		return nil, err
@@ -109,6 +109,7 @@ type scene struct {
 	kit     Kit
 	history *history
 	guard   *fencing.Memory
+	roster  *roster
 
 	end  context.CancelFunc // of the script's context
 	work sync.WaitGroup     // of those who go on beside the script

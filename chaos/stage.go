@@ -331,7 +331,7 @@ func apply(f Fault, requests, replies *simnet.State) {
 		replies.Mute = true
 	case Twice:
 		requests.Twice, requests.Later = true, max(requests.Later, f.Delay)
-	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, WallClock:
+	case Stall, Reset, HalfOpen, Refuse, OtherList, Crash, Forget, Old, Failover, Flush, Delete, Evict, Step, Drift, WallClock, ListChange:
 	}
 }
 
@@ -467,10 +467,18 @@ func (p part) Names() []string {
 
 func (p part) Connect(client string) ([]redis.UniversalClient, error) {
 	clients, err := p.Stage.Connect(client)
-	if err != nil || p.nodes == nil {
-		return clients, err
+	if err != nil {
+		return nil, err
 	}
-	return pick(clients, p.nodes), nil
+	return known(p, clients), nil
+}
+
+// known are those of the clients of all nodes whose nodes the stage's clients know.
+func known(stage Stage, clients []redis.UniversalClient) []redis.UniversalClient {
+	if p, ok := stage.(part); ok && p.nodes != nil {
+		return pick(clients, p.nodes)
+	}
+	return clients
 }
 
 func pick[T any](all []T, which []int) []T {

@@ -129,7 +129,7 @@ func (p *Plan) draw(random *rand.Rand, mix Mix, at time.Duration) Fault {
 		}
 	case Evict:
 		f.Key = recordKey
-	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Reset, HalfOpen, Refuse, Twice, Flush, Delete, Suspend:
+	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Reset, HalfOpen, Refuse, Twice, Flush, Delete, Suspend, ListChange:
 	}
 	return f
 }
@@ -148,6 +148,7 @@ const (
 	swarmSeldom   = 8 * time.Second
 	swarmShort    = 20 * time.Millisecond // the longest fault of a plan
 	swarmLong     = 8 * time.Second
+	changesOf     = 6 // one plan in so many changes the list
 )
 
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
@@ -161,7 +162,9 @@ const (
 func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	random := rand.New(rand.NewPCG(seed, 1))
 	all := len(kinds) == 0
-	if kinds = slices.Clone(kinds); all {
+	changes := rand.New(rand.NewPCG(seed, 8))
+	listed := all && changes.IntN(changesOf) == 0 || slices.Contains(kinds, ListChange)
+	if kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Break) bool { return k == ListChange }); len(kinds) == 0 {
 		kinds = borne()
 	}
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -186,6 +189,9 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	})
 	if all {
 		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)
+	}
+	if listed {
+		p.changeList(changes)
 	}
 	return p
 }

@@ -221,7 +221,7 @@ func (n *virtualNode) change(f Fault, broken bool) error {
 		} else {
 			n.sim.EndDrift(f.Delay)
 		}
-	case Pause, Suspend, WallClock, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList:
+	case Pause, Suspend, WallClock, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, ListChange:
 		return cantBreak(f)
 	default:
 		return cantBreak(f)

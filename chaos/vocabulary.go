@@ -88,6 +88,10 @@ const (
 	// of its time; mended, it is right again. Nothing that redlock decides may follow from
 	// that, but which tokens it suggests. Another library reads the machine's.
 	WallClock = trace.WallClock
+	// ListChange has an operator add Node to the cluster's list of nodes or, if it is there,
+	// take it out. It dies as it sends the step that Where names, if any; For later another
+	// one does what is left. Plans and scenarios have it, stages do not.
+	ListChange = trace.ListChange
 )
 
 // Moment is a step of a client at which a [Pause] stops it: a string.
@@ -110,6 +114,9 @@ const (
 	AtExtend = trace.AtExtend
 	// AtRelease is before the release.
 	AtRelease = trace.AtRelease
+	// AtSettle, AtAccept, AtForce and AtInstall are the steps of a [ListChange]. At the last
+	// the new node is taken in.
+	AtSettle, AtAccept, AtForce, AtInstall = trace.AtSettle, trace.AtAccept, trace.AtForce, trace.AtInstall
 )
 
 // Rule is something that a trace must keep: a string.

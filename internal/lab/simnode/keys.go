@@ -45,12 +45,12 @@ func (c *call) dbSize() {
 }
 
 // listKeys is KEYS, with patterns as far as path.Match has them.
-func (c *call) listKeys() {
+func (c *call) listKeys(pattern string) {
 	c.data.expire(c.ms())
 	var found []string
 	for _, key := range c.data.sorted() {
 		// A slash is nothing special to Redis.
-		match, err := path.Match(strings.ReplaceAll(c.arg(1), "/", "\x00"), strings.ReplaceAll(key, "/", "\x00"))
+		match, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(key, "/", "\x00"))
 		if err == nil && match {
 			found = append(found, key)
 		}
@@ -59,6 +59,23 @@ func (c *call) listKeys() {
 	for _, key := range found {
 		c.reply.bulk(key)
 	}
+}
+
+// scan is SCAN, which gives all keys at once.
+func (c *call) scan() {
+	pattern := "*"
+	for i := 2; i < len(c.args); i += 2 {
+		switch word := strings.ToUpper(c.arg(i)); {
+		case i+1 == len(c.args) || word != "MATCH" && word != "COUNT":
+			c.reply.fail(badSyntax)
+			return
+		case word == "MATCH":
+			pattern = c.arg(i + 1)
+		}
+	}
+	c.reply.array(2)
+	c.reply.bulk("0")
+	c.listKeys(pattern)
 }
 
 func (c *call) flushAll() {

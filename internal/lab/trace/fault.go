@@ -39,6 +39,7 @@ const (
 	Pause        Break = "pause"
 	Suspend      Break = "suspend"
 	WallClock    Break = "client's wall clock step"
+	ListChange   Break = "change of the list"
 )
 
 // Everything stands for all nodes in a fault of links.
@@ -54,7 +55,7 @@ type Fault struct {
 	Key    string        `json:"key,omitempty"`    // of Delete and Evict
 	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Twice, Step, WallClock, and Drift a second
 	To     int           `json:"to,omitempty"`     // of OtherList
-	Where  Moment        `json:"where,omitempty"`  // of Pause; empty: AtWrite
+	Where  Moment        `json:"where,omitempty"`  // of Pause, empty: AtWrite; of ListChange, where its operator dies
 }
 
 // Lasts tells whether there is something to mend.
@@ -70,7 +71,7 @@ func (k Break) OfLink() bool {
 	switch k {
 	case Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls, Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList:
 		return true
-	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend, WallClock:
+	case Crash, Forget, Old, Failover, Stall, Flush, Delete, Evict, Step, Drift, Pause, Suspend, WallClock, ListChange:
 	}
 	return false
 }
@@ -81,7 +82,7 @@ func (f Fault) Unknown(nodes int) bool {
 	switch {
 	case f.Kind.OfClient():
 		return f.Where != "" && !slices.Contains(Moments(), f.Where)
-	case f.Kind == OtherList && (f.To < 0 || f.To >= nodes):
+	case f.Kind == OtherList && (f.To < 0 || f.To >= nodes), f.Kind == ListChange && (f.Node < 0 || f.Where != "" && !slices.Contains(ChangeSteps(), f.Where)):
 		return true
 	}
 	return f.Node != Everything && (f.Node < 0 || f.Node >= nodes)
@@ -120,6 +121,15 @@ func (f Fault) String() string {
 		}
 	case f.Kind == OtherList:
 		fmt.Fprintf(&b, " of %s: node %d in the place of %s,", everyone(f.Client), f.To, nodeName(f.Node))
+	case f.Kind == ListChange:
+		fmt.Fprintf(&b, " by %s", nodeName(f.Node))
+		if f.Where != "" {
+			fmt.Fprintf(&b, ", whose operator dies at %s", f.Where)
+		}
+		if f.For > 0 {
+			fmt.Fprintf(&b, ", and another comes after %v", f.For)
+		}
+		return b.String()
 	case f.Kind.OfLink():
 		fmt.Fprintf(&b, " between %s and %s", everyone(f.Client), nodeName(f.Node))
 	default:
@@ -160,12 +170,12 @@ func (f Fault) Skew() time.Duration {
 	case Drift:
 		return max(time.Duration(f.For.Seconds()*float64(f.Delay)), 0)
 	case Crash, Forget, Old, Failover, Stall, Cut, CutRequests, CutReplies, LoseRequests, LoseReplies, LoseCalls,
-		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend, WallClock:
+		Slow, Jitter, Reorder, Twice, Reset, HalfOpen, Refuse, OtherList, Flush, Delete, Evict, Pause, Suspend, WallClock, ListChange:
 	}
 	return 0
 }
 
-// Moment is a step of a client at which a [Pause] stops it.
+// Moment is a step of a client at which a [Pause] stops it, or of an operator who dies there.
 type Moment string
 
 // The moments; what each is stands in package chaos.
@@ -176,7 +186,15 @@ const (
 	AtWrite   Moment = "write"
 	AtExtend  Moment = "extend"
 	AtRelease Moment = "release"
+
+	AtSettle  Moment = "settle"
+	AtAccept  Moment = "accept"
+	AtForce   Moment = "force"
+	AtInstall Moment = "install"
 )
 
 // Moments are all of them, in the order of a client's work.
 func Moments() []Moment { return []Moment{AtAsk, AtReplies, AtHeld, AtWrite, AtExtend, AtRelease} }
+
+// ChangeSteps are the steps of an operator who changes the list of nodes, in their order.
+func ChangeSteps() []Moment { return []Moment{AtSettle, AtAccept, AtForce, AtInstall} }

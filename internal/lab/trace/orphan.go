@@ -68,7 +68,7 @@ func (b BetweenThem) meets(o BetweenThem) bool {
 // KeepsApart tells whether the fault may keep a node from answering a client.
 func (f Fault) KeepsApart() bool {
 	switch f.Kind {
-	case Flush, Delete, Evict, Step, Drift, Twice, WallClock:
+	case Flush, Delete, Evict, Step, Drift, Twice, WallClock, ListChange:
 		return false
 	case Pause:
 		return f.Where == AtReplies
@@ -79,7 +79,7 @@ func (f Fault) KeepsApart() bool {
 
 // Forgets tells whether a node may have forgotten after the fault, or be another one.
 func (f Fault) Forgets() bool {
-	return f.Kind != Stall && (!f.Kind.OfLink() || f.Kind == OtherList) && !f.Kind.OfClient()
+	return f.Kind != Stall && f.Kind != ListChange && (!f.Kind.OfLink() || f.Kind == OtherList) && !f.Kind.OfClient()
 }
 
 // whom is whom the fault of a record keeps apart. A node that the record does not name is

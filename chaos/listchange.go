@@ -1,0 +1,288 @@
+package chaos
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
+	"github.com/quorumkit/redlock/internal/lua"
+)
+
+// roster is the cluster's list of nodes while something is played, what clients have of it,
+// and the operators who change it.
+type roster struct {
+	stage  Stage // all of it
+	maxTTL time.Duration
+
+	mu        sync.Mutex // guards the rest
+	list      []int      // nil: all nodes
+	operators int
+	copies    map[int]listCopy // by client
+}
+
+// listCopy is the list that a client has, until it is given another.
+type listCopy struct {
+	list []int
+	over context.Context //nolint:containedctx // what is over when the client is given another
+	end  func()
+}
+
+// of is the part of the stage that a client knows, and a context that is done when it is
+// given another list.
+func (r *roster) of(client int) (Stage, context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, has := r.copies[client]
+	if !has {
+		c = r.giveLocked(client)
+	}
+	return part{r.stage, c.list}, c.over
+}
+
+// giveLocked gives a client the list of now.
+func (r *roster) giveLocked(client int) listCopy {
+	if c, has := r.copies[client]; has {
+		c.end()
+	}
+	c := listCopy{list: r.list}
+	c.over, c.end = context.WithCancel(context.Background())
+	r.copies[client] = c
+	return c
+}
+
+// behind tells whether a client has an earlier list.
+func (r *roster) behind() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.copies {
+		if !slices.Equal(c.list, r.list) {
+			return true
+		}
+	}
+	return false
+}
+
+// give gives a client the list of now.
+func (r *roster) give(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.giveLocked(client)
+}
+
+// turned is a list with the node added or, if it is there, taken out.
+func turned(list []int, node int) []int {
+	next := slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n == node })
+	if len(next) == len(list) {
+		next = append(next, node)
+	}
+	slices.Sort(next)
+	return next
+}
+
+// change has operators change the list, as the fault says, until one has done so.
+func (r *roster) change(ctx context.Context, f Fault) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	began, first := time.Now(), make(chan error, 1)
+	work.Go(func() { first <- r.operate(ctx, f.Node, f.Where) })
+	var next <-chan time.Time // another operator comes, though the first may be at it
+	if f.For > 0 {
+		next = time.After(f.For)
+	}
+	var err error
+	select {
+	case err = <-first:
+		if err != nil {
+			pause(ctx, f.For-time.Since(began))
+		}
+	case <-next:
+		err = errors.New("not done yet")
+	}
+	for err != nil && ctx.Err() == nil {
+		if err = r.operate(ctx, f.Node, ""); err != nil {
+			pause(ctx, 20*askEvery)
+		}
+	}
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.list = turned(r.list, f.Node)
+	}
+	return err
+}
+
+// pause sleeps for so long, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// operate is the work of one operator. It dies as it sends its first command of that step;
+// empty: it lives.
+func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
+	r.mu.Lock()
+	r.operators++
+	name, list := fmt.Sprintf("operator-%d", r.operators), r.list
+	r.mu.Unlock()
+	nodes, err := r.stage.Connect(name)
+	if err != nil {
+		return err
+	}
+	ctx, die := context.WithCancel(ctx)
+	defer die()
+	if script, ok := map[Moment]*lua.Script{AtSettle: lua.SettleScript, AtAccept: lua.AcceptScript, AtForce: lua.ForceScript, AtInstall: lua.InstallScript}[dies]; ok {
+		record(nodes, recorder{sent: func(data []byte) {
+			if bytes.Contains(data, []byte(script.Hash)) {
+				die()
+			}
+		}})
+	}
+	longer := list
+	if !slices.Contains(list, node) {
+		longer = turned(list, node)
+	}
+	l, err := redlock.New(pick(nodes, longer), redlock.WithNodeNames(pick(r.stage.Names(), longer)...), redlock.WithTTL(r.maxTTL), redlock.WithMaxTTL(r.maxTTL))
+	if err != nil {
+		return err
+	}
+	if slices.Contains(list, node) {
+		err = l.Cluster().Shrink(ctx, r.stage.Names()[node], redlock.ChangeOptions{})
+	} else {
+		err = l.Cluster().Add(ctx, r.stage.Names()[node], redlock.ChangeOptions{})
+	}
+	_ = l.Close() // it holds nothing
+	return err
+}
+
+const (
+	// Clients have a new list within so long, but for one in staleOf.
+	givenWithin = 2 * time.Second
+	staleOf     = 4
+)
+
+// changeLists carries out the plan's changes of the list, one after another, each until it is
+// done. Behind it clients are given the list: most of them soon, some of them maybe
+// after the next change has begun, which refuses them.
+func (r *run) changeLists() {
+	random := rand.New(rand.NewPCG(r.plan.Seed, 9))
+	refused := false // by nobody's fault
+	for _, f := range r.plan.Faults {
+		if f.Kind != ListChange {
+			continue
+		}
+		time.Sleep(f.At - r.history.Now())
+		if r.history.Now() >= r.plan.For {
+			return
+		}
+		if !refused && r.roster.behind() {
+			refused = true
+			r.health(trace.Sick)
+		}
+		r.history.Add(f.Record(trace.Broke, r.stage.Names()))
+		ctx, end := context.WithTimeout(context.Background(), r.plan.For-r.history.Now())
+		err := r.roster.change(ctx, f)
+		end()
+		r.history.Add(f.Record(trace.Mended, r.stage.Names()))
+		if err != nil {
+			r.history.Add(Record{Kind: trace.Noted, Text: err.Error()})
+			return
+		}
+		for i := range r.plan.Clients {
+			within := givenWithin
+			if random.IntN(staleOf) == 0 {
+				within = 2 * r.plan.For / 3
+			}
+			time.AfterFunc(spread(random, within), func() { r.roster.give(i) })
+		}
+	}
+}
+
+// health records that the cluster need not make progress, for a reason more, or that one of
+// the reasons is over.
+func (r *run) health(k trace.Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.ill > 0
+	if k == trace.Sick {
+		r.ill++
+	} else {
+		r.ill--
+	}
+	if (r.ill > 0) != was {
+		r.history.Add(Record{Kind: k})
+	}
+}
+
+// changes are the plan's changes of the list.
+func (p *Plan) changes() (changes []Fault) {
+	for _, f := range p.Faults {
+		if f.Kind == ListChange {
+			changes = append(changes, f)
+		}
+	}
+	return changes
+}
+
+// founders are the nodes that the cluster is founded with; nil: all, and no list is changed.
+func (p *Plan) founders() (list []int) {
+	if p.List == 0 && p.changes() == nil {
+		return nil
+	}
+	for i := range cmp.Or(p.List, p.Nodes) {
+		list = append(list, i)
+	}
+	return list
+}
+
+// fewest is how many nodes the shortest of the lists has.
+func (p *Plan) fewest() int {
+	list := p.founders()
+	if list == nil {
+		return p.Nodes
+	}
+	least := len(list)
+	for _, f := range p.changes() {
+		list = turned(list, f.Node)
+		least = min(least, len(list))
+	}
+	return least
+}
+
+// reopens tells whether libraries are opened again.
+func (p *Plan) reopens() bool { return p.Reopens > 0 || p.changes() != nil }
+
+// changeList draws changes of the list. One of the first nodes stays in each list, and never
+// forgets: where all nodes of a client's list have forgotten, it founds another cluster
+// (docs/SAFETY.md). Nor does a clock step: a library that was just opened has not seen it.
+func (p *Plan) changeList(random *rand.Rand) {
+	if p.validate() != nil {
+		return // to play it says why
+	}
+	p.List = 1 + random.IntN(p.Nodes-1)
+	stays := random.IntN(p.List)
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool {
+		return f.Kind == Step || f.Forgets() && f.Kind != Drift && f.Kind != Twice && (f.Node == stays || f.Node == Everything)
+	})
+	nodes := random.Perm(p.Nodes) // each comes or goes once: one that was taken out may not come back
+	for at := clientsBegin + spread(random, p.MaxTTL); len(nodes) > 0 && at < p.For-p.MaxTTL; at += p.MaxTTL + spread(random, 2*p.MaxTTL) {
+		if nodes[0] != stays {
+			p.Faults = append(p.Faults, Fault{
+				Kind: ListChange, At: at, For: spread(random, 3*p.MaxTTL), Node: nodes[0], Where: append(trace.ChangeSteps(), "", "")[random.IntN(6)],
+			})
+		}
+		nodes = nodes[1:]
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}

@@ -1,0 +1,222 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
+)
+
+// The cluster's list of nodes changes while clients run.
+var changeScenarios = []Scenario{
+	{
+		Name:     "grow-one-to-three",
+		Claim:    "a cluster of one node grows to three under load, and a node is killed on the way: with two nodes all wait until it votes again, with three nobody does",
+		Lesson:   "two nodes bear no failure: go on to three at once",
+		Nodes:    3,
+		Showings: guarded(trace.NameRedlock, trace.NameRenewing),
+		judge:    trace.Judge{Progress: 3 * scenarioLease, Patience: 4 * scenarioLease},
+		list:     []int{0},
+		script:   growOneToThree,
+	},
+	{
+		Name:     "grow-three-to-five",
+		Claim:    "a cluster of three nodes grows to five, and in each of the two changes a node is dead: a holder with the list as it was keeps its lock, and who waits has it next",
+		Lesson:   "give clients the new list before the next change begins: until then both lists are good",
+		Showings: guarded(trace.NameRedlock, trace.NameRenewing),
+		judge:    trace.Judge{Progress: 3 * scenarioLease},
+		list:     []int{0, 1, 2},
+		script:   growThreeToFive,
+	},
+	{
+		Name:     "operator-dies",
+		Claim:    "four nodes are added, one after another, by operators who die at the first, second, third and last step: the next operator finishes what the nodes have of it, and each holder keeps its lock",
+		Lesson:   "a change that was cut short is run again, by anybody",
+		Nodes:    7,
+		Showings: guarded(trace.NameRedlock, trace.NameRenewing),
+		judge:    trace.Judge{Progress: 3 * scenarioLease},
+		list:     []int{0, 1, 2},
+		script:   operatorDies,
+	},
+	{
+		Name:     "partition-between-lists",
+		Claim:    "one client has the list of three nodes and reaches two of them, another has that of five and reaches the other three: they share no node, and only one of them has the lock, unless nodes forget whom they vote for",
+		Lesson:   "two lists at once are safe where quorums of them meet: the list before the last must be refused first",
+		Showings: append(guarded(trace.NameRedlock), otherTokens...),
+		list:     []int{0, 1, 2},
+		script:   partitionBetweenLists,
+	},
+	{
+		Name:     "removed-node-old-data",
+		Claim:    "a node that was taken out is back with the data of then, and a client with a list of then asks for what another holds: that node gives it no lock, nor do the others, unless nodes forget whom they vote for",
+		Lesson:   "a node that was taken out may come back as it was: it is harmless, dead or not",
+		Nodes:    4,
+		Showings: append(guarded(trace.NameRedlock), otherTokens...),
+		list:     []int{0, 1, 2},
+		script:   removedNodeReturns,
+	},
+	{
+		Name:     "removed-node-emptied",
+		Claim:    "the only node of the first list was taken out, emptied and started again, and a client that still has that list founds another cluster there: two hold, which is a stated limit",
+		Lesson:   "empty a node that was taken out only when no client has a list with it",
+		Nodes:    2,
+		Showings: []trace.Showing{{Contender: trace.NameRedlock, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}}},
+		list:     []int{0},
+		script:   removedNodeEmptied,
+	},
+}
+
+// listed is the stage of which clients know these nodes.
+func (s *scene) listed(nodes ...int) Stage { return part{s.all(), nodes} }
+
+// relist adds a node to the list or takes it out, by an operator who dies at that step, and
+// the next one.
+func (s *scene) relist(ctx context.Context, node int, dies Moment) {
+	f := Fault{Kind: ListChange, Node: node, Where: dies}
+	s.history.Add(f.Record(trace.Broke, s.all().Names()))
+	must(s.roster.change(ctx, f))
+	s.history.Add(f.Record(trace.Mended, s.all().Names()))
+}
+
+// works has clients of a list lock, write and release, until stop is called.
+func (s *scene) works(ctx context.Context, stage Stage, names ...string) (stop func()) {
+	working, end := context.WithCancel(ctx)
+	var all []<-chan error
+	for _, name := range names {
+		a := s.enterWith(name, stage)
+		all = append(all, s.spawn(func() {
+			for working.Err() == nil {
+				if t, err := s.insist(working, a, 2*scenarioLease); err == nil {
+					time.Sleep(aWhile / 4)
+					_ = t.Write(ctx)   // refused or not: the trace says it
+					_ = t.Release(ctx) // a node that is down can't confirm it
+				}
+				time.Sleep(aWhile / 8)
+			}
+		}))
+	}
+	return func() {
+		end()
+		for _, done := range all {
+			must(<-done)
+		}
+	}
+}
+
+// keeps has a client of a list hold through what follows, until give is called.
+func (s *scene) keeps(ctx context.Context, name string, stage Stage) (give func()) {
+	t := s.gets(ctx, s.enterWith(name, stage), 3*scenarioLease)
+	resting, stop := context.WithCancel(ctx)
+	kept := s.spawn(func() { s.keep(resting, ctx, t) })
+	return func() {
+		lost := t.Remaining() == 0
+		stop()
+		must(<-kept)
+		if lost {
+			must(fmt.Errorf("%s lost its lock", name))
+		}
+	}
+}
+
+func growOneToThree(ctx context.Context, s *scene) {
+	stop := s.works(ctx, s.stage, "ann", "bob")
+	time.Sleep(aWhile)
+	s.relist(ctx, 1, "")
+	stop()
+	stop = s.works(ctx, s.listed(0, 1), "cara", "dave")
+	changed := s.spawn(func() { s.relist(ctx, 2, "") })
+	time.Sleep(aWhile)
+	s.restart(Fault{Kind: Crash, Node: 1})
+	must(<-changed)
+	stop()
+	stop = s.works(ctx, s.listed(0, 1, 2), "eve", "finn")
+	time.Sleep(2 * scenarioLease)
+	s.breakNow(Fault{Kind: Crash, Node: 0})
+	time.Sleep(scenarioLease)
+	stop()
+	s.mend(Fault{Kind: Crash, Node: 0})
+}
+
+func growThreeToFive(ctx context.Context, s *scene) {
+	give := s.keeps(ctx, "ann", s.stage)
+	s.breakNow(Fault{Kind: Crash, Node: 0})
+	s.relist(ctx, 3, "")
+	give()
+	s.mend(Fault{Kind: Crash, Node: 0})
+	give = s.keeps(ctx, "bob", s.listed(0, 1, 2, 3))
+	time.Sleep(2 * scenarioLease) // node 0 votes again
+	s.breakNow(Fault{Kind: Crash, Node: 1})
+	s.relist(ctx, 4, "")
+	give()
+	s.breakNow(Fault{Kind: Crash, Node: 2})
+	s.visit(ctx, s.enterWith("cara", s.listed(0, 1, 2, 3, 4)), 2*scenarioLease)
+}
+
+func operatorDies(ctx context.Context, s *scene) {
+	list := s.list()
+	for i, step := range trace.ChangeSteps() {
+		give := s.keeps(ctx, []string{"ann", "bob", "cara", "dave"}[i], s.listed(list...))
+		s.relist(ctx, 3+i, step)
+		give()
+		list = s.list()
+	}
+	s.visit(ctx, s.enterWith("eve", s.listed(list...)), 2*scenarioLease)
+}
+
+// list is the cluster's, as of now.
+func (s *scene) list() []int {
+	s.roster.mu.Lock()
+	defer s.roster.mu.Unlock()
+	return s.roster.list
+}
+
+func partitionBetweenLists(ctx context.Context, s *scene) {
+	ann := s.enter("ann")
+	s.rehearse(ctx, ann)
+	s.relist(ctx, 3, "")
+	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 2, 3, 4)
+	first := s.gets(ctx, ann, 2*scenarioLease)
+	resting, end := context.WithCancel(ctx)
+	defer end()
+	held := s.spawn(func() { s.keep(resting, ctx, first) })
+	s.relist(ctx, 4, "")
+	bob := s.enterWith("bob", s.listed(0, 1, 2, 3, 4))
+	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1)
+	next := s.gets(ctx, bob, 3*scenarioLease)
+	must(next.Write(ctx))
+	if first.Remaining() > 0 {
+		_ = first.Write(ctx) // the harm of it: refused or not, the trace says it
+	}
+	time.Sleep(aWhile)
+	end()
+	must(errors.Join(<-held, next.Release(ctx)))
+}
+
+func removedNodeReturns(ctx context.Context, s *scene) {
+	ann := s.enter("ann")
+	s.rehearse(ctx, ann)
+	old := Fault{Kind: Old, Node: 2}
+	s.breakNow(old)
+	s.relist(ctx, 2, "")
+	s.relist(ctx, 3, "")
+	s.mend(old)
+	bob := s.enterWith("bob", s.listed(0, 1, 3))
+	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 1)
+	first := s.holds(ctx, bob)
+	s.rival(ctx, ann, first)
+}
+
+func removedNodeEmptied(ctx context.Context, s *scene) {
+	ann := s.enter("ann")
+	s.rehearse(ctx, ann)
+	s.relist(ctx, 1, "")
+	s.relist(ctx, 0, "")
+	s.restart(Fault{Kind: Forget, Node: 0})
+	bob := s.enterWith("bob", s.listed(1))
+	_, err := s.insist(ctx, ann, 2*scenarioLease) // the node's wait
+	must(err)
+	must(s.gets(ctx, bob, scenarioLease).Write(ctx))
+	time.Sleep(aWhile)
+}
