@@ -265,7 +265,7 @@ func (p *Plan) reopens() bool { return p.Reopens > 0 || p.changes() != nil }
 
 // changeList draws changes of the list. One of the first nodes stays in each list, and never
 // forgets: where all nodes of a client's list have forgotten, it founds another cluster
-// (docs/SAFETY.md). Nor does a clock step: a library that was just opened has not seen it.
+// (docs/SAFETY.md).
 func (p *Plan) changeList(random *rand.Rand) {
 	if p.validate() != nil {
 		return // to play it says why
@@ -273,7 +273,7 @@ func (p *Plan) changeList(random *rand.Rand) {
 	p.List = 1 + random.IntN(p.Nodes-1)
 	stays := random.IntN(p.List)
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool {
-		return f.Kind == Step || f.Forgets() && f.Kind != Drift && f.Kind != Twice && (f.Node == stays || f.Node == Everything)
+		return f.Forgets() && f.Kind != Drift && f.Kind != Twice && (f.Node == stays || f.Node == Everything)
 	})
 	nodes := random.Perm(p.Nodes) // each comes or goes once: one that was taken out may not come back
 	for at := clientsBegin + spread(random, p.MaxTTL); len(nodes) > 0 && at < p.For-p.MaxTTL; at += p.MaxTTL + spread(random, 2*p.MaxTTL) {

@@ -95,6 +95,7 @@ func TestAPlanGivesTheSameTraceEachTime(t *testing.T) {
 		{chaos.HalfOpen, chaos.OtherList, chaos.Pause},
 		{chaos.Old, chaos.Drift, chaos.Suspend},
 		{chaos.Twice, chaos.WallClock},
+		{chaos.ListChange, chaos.Crash},
 	} {
 		p := planWith(t, kinds...)
 		first := playTrail(t, p)
@@ -294,7 +295,7 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 
 func TestASwarmOfPlansDiffers(t *testing.T) {
 	shapes, kinds, share, sets := map[[3]int]bool{}, map[int]bool{}, 0, 0
-	beside := map[chaos.Break]int{chaos.Twice: 0, chaos.Step: 0, chaos.WallClock: 0} // in how many plans
+	beside := map[chaos.Break]int{chaos.Twice: 0, chaos.Step: 0, chaos.WallClock: 0, chaos.ListChange: 0} // in how many plans
 	for seed := range uint64(50) {
 		p := chaos.Swarm(seed, time.Minute)
 		if got, err := chaos.ParsePlan(p.String()); err != nil || got.String() != p.String() {

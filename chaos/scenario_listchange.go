@@ -42,15 +42,15 @@ var changeScenarios = []Scenario{
 	},
 	{
 		Name:     "partition-between-lists",
-		Claim:    "one client has the list of three nodes and reaches two of them, another has that of five and reaches the other three: they share no node, and only one of them has the lock, unless nodes forget whom they vote for",
+		Claim:    "one client has the list of five nodes and reaches three of them, another has the list of the three that two changes left, and reaches the other two: they share no node, and one of them has the lock at a time, by the greater token, unless nobody asks nodes whom they vote for",
 		Lesson:   "two lists at once are safe where quorums of them meet: the list before the last must be refused first",
 		Showings: append(guarded(trace.NameRedlock), otherTokens...),
-		list:     []int{0, 1, 2},
+		list:     []int{0, 1, 2, 3, 4},
 		script:   partitionBetweenLists,
 	},
 	{
 		Name:     "removed-node-old-data",
-		Claim:    "a node that was taken out is back with the data of then, and a client with a list of then asks for what another holds: that node gives it no lock, nor do the others, unless nodes forget whom they vote for",
+		Claim:    "a node that was taken out is back with the data of then, and a client with a list of then asks for what another holds: that node gives it no lock, nor do the others, unless nobody asks nodes whom they vote for",
 		Lesson:   "a node that was taken out may come back as it was: it is harmless, dead or not",
 		Nodes:    4,
 		Showings: append(guarded(trace.NameRedlock), otherTokens...),
@@ -175,15 +175,18 @@ func (s *scene) list() []int {
 func partitionBetweenLists(ctx context.Context, s *scene) {
 	ann := s.enter("ann")
 	s.rehearse(ctx, ann)
-	s.relist(ctx, 3, "")
-	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 2, 3, 4)
+	s.relist(ctx, 0, "")
+	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 3, 4)
+	for range 3 { // whose tokens the other two do not see
+		s.visit(ctx, ann, 2*scenarioLease)
+	}
 	first := s.gets(ctx, ann, 2*scenarioLease)
 	resting, end := context.WithCancel(ctx)
 	defer end()
-	held := s.spawn(func() { s.keep(resting, ctx, first) })
-	s.relist(ctx, 4, "")
-	bob := s.enterWith("bob", s.listed(0, 1, 2, 3, 4))
-	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1)
+	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	s.relist(ctx, 1, "")
+	bob := s.enterWith("bob", s.listed(2, 3, 4))
+	s.breakNow(Fault{Kind: Cut, Client: bob.Name, Node: 2})
 	next := s.gets(ctx, bob, 3*scenarioLease)
 	must(next.Write(ctx))
 	if first.Remaining() > 0 {
@@ -191,7 +194,7 @@ func partitionBetweenLists(ctx context.Context, s *scene) {
 	}
 	time.Sleep(aWhile)
 	end()
-	must(errors.Join(<-held, next.Release(ctx)))
+	must(errors.Join(<-kept, next.Release(ctx)))
 }
 
 func removedNodeReturns(ctx context.Context, s *scene) {

@@ -154,7 +154,7 @@ const (
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
 // clients and names, how eager the clients are and how long they hold, how often they
 // share, want a set of names or a slot of one, or stand for an election, which few kinds
-// of faults, how often and how long. Plans that each have few kinds find more than plans
+// of faults, how often and how long, and in one plan of six changes of the list of nodes. Plans that each have few kinds find more than plans
 // that have all of them, because one kind can hide what another shows: a crash ends the
 // connection on which a late command would have come (Groce et al., "Swarm testing",
 // 2012). The faults are of the given kinds; with none, of all that redlock promises to
@@ -187,11 +187,11 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.slot(rand.New(rand.NewPCG(seed, 5)))
 		p.drawProfile(rand.New(rand.NewPCG(seed, 6)))
 	})
-	if all {
-		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)
-	}
 	if listed {
 		p.changeList(changes)
+	}
+	if all {
+		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)
 	}
 	return p
 }
@@ -243,7 +243,7 @@ func (p *Plan) remembers() bool {
 // befalls the node from MaxTTL before to MaxTTL after, because a step also ends what protects
 // from commands that come late; but its clock may drift, by what leases allow for.
 func (p *Plan) steps(random *rand.Rand, mix Mix) {
-	if p.Reopens > 0 {
+	if p.reopens() {
 		return // a library that was just opened has not seen it
 	}
 	others, node, free := slices.Clone(p.Faults), random.IntN(p.Nodes), clientsBegin+watched

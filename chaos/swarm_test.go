@@ -82,7 +82,7 @@ func befalls(o chaos.Fault, node int) bool {
 // way there, but a drift. At other times there are such faults, of each kind.
 func TestDrawnStepsLastUntilTheyAreSeenAndTheirNodeHasNoOtherFault(t *testing.T) {
 	steps, drifting, apart := 0, 0, map[chaos.Break]int{}
-	for seed := range uint64(400) {
+	for seed := range uint64(700) {
 		p, node, right := chaos.Swarm(seed, 30*time.Second), -1, time.Duration(0)
 		for _, f := range p.Faults {
 			if f.Kind != chaos.Step {
@@ -111,7 +111,7 @@ func TestDrawnStepsLastUntilTheyAreSeenAndTheirNodeHasNoOtherFault(t *testing.T)
 		}
 	}
 	if steps < 100 || drifting == 0 {
-		t.Errorf("got %d steps in 400 plans, %d of a clock that drifts; want more", steps, drifting)
+		t.Errorf("got %d steps in 700 plans, %d of a clock that drifts; want more", steps, drifting)
 	}
 	for _, k := range []chaos.Break{
 		chaos.Crash, chaos.Forget, chaos.Old, chaos.Failover, chaos.Stall, chaos.Flush, chaos.Evict, chaos.Cut, chaos.CutRequests, chaos.CutReplies,

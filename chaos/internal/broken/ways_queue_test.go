@@ -7,7 +7,7 @@ import (
 )
 
 // ways are the broken protocols.
-var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays), under(renewing, grantWays), under(sharing, shareWays), under(gathering, setWays), under(electing, electionWays), under(slotting, slotWays), under(staying, stayWays), under(passing, passWays), under(asking, wallWays), under(drawn, stepWays))
+var ways = slices.Concat(under(asking, lockWays), under(waiting, queueWays), under(renewing, grantWays), under(sharing, shareWays), under(gathering, setWays), under(electing, electionWays), under(slotting, slotWays), under(staying, stayWays), under(passing, passWays), under(asking, wallWays), under(drawn, stepWays), under(drawn, changeWays))
 
 // under gives the plans of these ways a load.
 func under(l load, ways []way) []way {

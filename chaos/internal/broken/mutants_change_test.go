@@ -1,0 +1,50 @@
+package broken_test
+
+// changeMutants are those of changes of the list of nodes, whose other ways are changeWays.
+var changeMutants = []way{
+	{
+		name: "a change by one node less", takes: "a list is in force once one node less than a quorum has accepted it",
+		by:    "./internal/membership TestTheNextListIsInForceOnceAQuorumHasAcceptedIt",
+		edits: []edit{{"internal/membership/change.go", "	if turn.Done >= turn.Of {\n		return c.force(v, Record{", "	if turn.Done >= turn.Of || BROKEN && turn.Done+1 >= turn.Of {\n		return c.force(v, Record{"}},
+	},
+	{
+		name: "a proposal is not adopted", takes: "an operator who finds what another proposed goes on with its own",
+		by:    "./internal/membership TestWhatAnotherOperatorProposedIsFinished",
+		edits: []edit{{"internal/membership/change.go", "			if o.Record.Proposed.Ballot > latest.Ballot {", "			if o.Record.Proposed.Ballot > latest.Ballot && !BROKEN {"}},
+	},
+	{
+		name: "an operator heeds no other", takes: "an operator goes on though another has a higher ballot",
+		by:    "./internal/membership TestAnOperatorStopsForAHigherBallot",
+		edits: []edit{{"internal/membership/change.go", "		if c.Ballot != 0 && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Ballot > c.Ballot {", "		if !BROKEN && c.Ballot != 0 && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Ballot > c.Ballot {"}},
+	},
+	{
+		name: "late answers settle", takes: "an operator counts as settled what nodes did long ago",
+		by:    "./internal/membership TestARoundOfAChangeCountsForHalfOfMaxTTL",
+		edits: []edit{{"internal/membership/change.go", "	if c.Began != 0 && c.Until == 0 && now >=", "	if !BROKEN && c.Began != 0 && c.Until == 0 && now >="}},
+	},
+	{
+		name: "late answers accept", takes: "an operator counts as accepted what nodes did long ago",
+		by:    "./internal/membership TestARoundOfAChangeCountsForHalfOfMaxTTL",
+		edits: []edit{{"internal/membership/change.go", "		c.Asked != 0 && now >= c.Asked.Add(v.window()) {", "		!BROKEN && c.Asked != 0 && now >= c.Asked.Add(v.window()) {"}},
+	},
+	{
+		name: "a joiner counts by one list", takes: "who joins reads enough by the latest list alone",
+		by:    "./internal/membership TestAJoinerCountsByEachListThatHasIt",
+		edits: []edit{{"internal/membership/lists.go", "	out := [][]string{v.newest.Names, v.newest.Before}\n", "	out := [][]string{v.newest.Names, v.newest.Before}\n	if BROKEN {\n		return out[:1]\n	}\n"}},
+	},
+	{
+		name: "a joiner copies no proposal", takes: "who joins does not know what was accepted",
+		by:    "./internal/membership TestAJoinerCountsByEachListThatHasIt",
+		edits: []edit{{"internal/membership/lists.go", "			if o.Record.Proposed.Ballot > r.Proposed.Ballot {", "			if o.Record.Proposed.Ballot > r.Proposed.Ballot && !BROKEN {"}},
+	},
+	{
+		name: "an admit ends waits in a change", takes: "who joins during a change is admitted without its wait",
+		by:    "./internal/membership TestAJoinerCountsByEachListThatHasIt",
+		edits: []edit{{"internal/membership/plan.go", "	if p.Admit && !v.changing() {", "	if p.Admit && (!v.changing() || BROKEN) {"}},
+	},
+	{
+		name: "the list before is accepted for good", takes: "a node votes for the list before, though a change has begun",
+		by:    "./internal/membership TestANodeVotesForItsListAndTheOneBeforeUntilTheNextChange",
+		edits: []edit{{"internal/membership/lists.go", " || !r.Settled && slices.Equal(r.Before, c.sorted)", " || (!r.Settled || BROKEN) && slices.Equal(r.Before, c.sorted)"}},
+	},
+}

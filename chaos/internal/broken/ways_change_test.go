@@ -1,0 +1,32 @@
+package broken_test
+
+import "github.com/quorumkit/redlock/chaos"
+
+// changeWays are those of changes of the list of nodes.
+var changeWays = []way{
+	{
+		name: "change without settling", takes: "a change begins, and nodes go on voting for clients of the list before",
+		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
+		edits: []edit{script("settle", "'epoch', ARGV[2], 'settled', 1, 'ballot'", "'epoch', ARGV[2], 'ballot'")},
+	},
+	{
+		name: "change under the old epoch", takes: "a change begins, and clients of the list before go on until they look",
+		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
+		edits: []edit{{"internal/membership/changing.go", "				task.Plan.Epoch = fresh()\n", "				task.Plan.Epoch = fresh()\n				if BROKEN {\n					task.Plan.Epoch = task.Plan.Record.Epoch\n				}\n"}},
+	},
+	{
+		name: "change without its pause", takes: "the next list is in force before the leases of the one before the last are over",
+		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
+		edits: []edit{{"internal/membership/change.go", "		c.Until = now.Add(v.wait())\n", "		c.Until = now.Add(v.wait())\n		if BROKEN {\n			c.Until = now\n		}\n"}},
+	},
+	{
+		name: "change without a base", takes: "the next list does not know the numbers of the one before",
+		finds: []chaos.Rule{chaos.TokenRepeated, chaos.TokenOrder}, scenario: "partition-between-lists",
+		edits: []edit{{"internal/membership/change.go", "			c.Largest = max(c.Largest, o.Largest)\n", "			if !BROKEN {\n				c.Largest = max(c.Largest, o.Largest)\n			}\n"}},
+	},
+	{
+		name: "any list is voted for", takes: "nodes vote for clients of every list of before",
+		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
+		edits: []edit{{"internal/membership/lists.go", "	return slices.Equal(r.Names, c.sorted) ||", "	return BROKEN || slices.Equal(r.Names, c.sorted) ||"}},
+	},
+}
