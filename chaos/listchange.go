@@ -131,6 +131,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // operate is the work of one operator. It dies as it sends its first command of that step;
 // empty: it lives.
+//
+//nolint:contextcheck // a Locker's own goroutines outlive every call
 func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 	r.mu.Lock()
 	r.operators++

@@ -114,9 +114,14 @@ const (
 	AtExtend = trace.AtExtend
 	// AtRelease is before the release.
 	AtRelease = trace.AtRelease
-	// AtSettle, AtAccept, AtForce and AtInstall are the steps of a [ListChange]. At the last
-	// the new node is taken in.
-	AtSettle, AtAccept, AtForce, AtInstall = trace.AtSettle, trace.AtAccept, trace.AtForce, trace.AtInstall
+	// AtSettle is the first step of a [ListChange].
+	AtSettle = trace.AtSettle
+	// AtAccept is the second.
+	AtAccept = trace.AtAccept
+	// AtForce is the third.
+	AtForce = trace.AtForce
+	// AtInstall is the last: the new node is taken in.
+	AtInstall = trace.AtInstall
 )
 
 // Rule is something that a trace must keep: a string.
