@@ -378,7 +378,7 @@ func (c *Client) Step(ctx context.Context) error {
 
 // rest blocks while the client is stopped. What it was at rests with it.
 func (c *Client) rest() {
-	if s, ok := c.actor.stage.(interface {
+	if s, ok := whole(c.actor.stage).(interface {
 		stops(string, Moment) bool
 	}); !ok || !s.stops(c.Name, AtWrite) {
 		return
