@@ -36,12 +36,14 @@ type bar struct {
 // Lines of tests were raised by 100 for the Examples of all public packages.
 // Those of tests were raised by 550, and the words for users by 170, for interoperation: the
 // table of docs/BESIDE.md and its tests.
+// The lines were raised by 220 for clients' signs of their list, and by 615, of tests by 910, for the
+// lab's changes of the list (chaos/listchange.go), and for tests of what is named above; 70 words for users.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision;
-// by 65 for what was added to it, with 210 lines of tests, and 19 of bench for the workload grown.
+// by 250 for what was added to it, and for one run of all measurements, with 210 lines of tests, and 19 of bench for the workload grown.
 var bars = []bar{
-	{"lines of Go outside tests", 64322, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 64935, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 84460, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 85370, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
@@ -59,10 +61,10 @@ var bars = []bar{
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
 	{"lines of bench outside tests", 2644, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
-	{"words of the pages for users, without their index", 28170, 0, func(t *tree) int {
+	{"words of the pages for users, without their index", 28240, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
-	{"words of the evidence, ARCHITECTURE.md with it", 17665, 0, func(t *tree) int { return t.words(evidence) }},
+	{"words of the evidence, ARCHITECTURE.md with it", 17850, 0, func(t *tree) int { return t.words(evidence) }},
 	{"words of CHANGELOG.md", 700, 0, func(t *tree) int { return t.words(func(f string) bool { return f == "CHANGELOG.md" }) }},
 }
 

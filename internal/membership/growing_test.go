@@ -317,7 +317,7 @@ type line struct {
 	waiting int
 }
 
-// queue has a client of its own wait in the line behind all that wait already.
+// queue makes a client of its own wait in line, behind all who wait already.
 func (k *line) queue(t *testing.T, l *redlock.Locker) {
 	t.Helper()
 	me := k.waiting
