@@ -248,7 +248,7 @@ func (a authority) Issue(_ context.Context, request *x509.CertificateRequest) (*
 	testkit.Eventually(a.t, "the others wait", func() bool {
 		waiting := 0
 		for _, l := range a.lockers {
-			waiting += int(l.Stats().Acquiring)
+			waiting += l.Stats().Acquiring
 		}
 		return waiting == len(a.lockers)-1 || issued > 1
 	})

@@ -1,6 +1,7 @@
 package grant_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/search"
@@ -34,7 +35,6 @@ func TestSearchGrantRandom(t *testing.T) {
 		{"one may die", system{nodes: 3, processes: 3, turns: 2, mortal: 1, polls: 20}},
 		{"one may be cut off", system{nodes: 3, processes: 3, turns: 2, mortal: 1, silent: true, polls: 20}},
 		{"commands come late", system{nodes: 3, processes: 3, turns: 2, unknown: 2, polls: 20}},
-		{"commands come late, and other names move the counter", system{nodes: 3, processes: 3, turns: 3, row: 1, bumps: 3, unknown: 2, polls: 20}},
 		{"holders are quiet", system{nodes: 3, processes: 3, turns: 3, quiet: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -45,6 +45,16 @@ func TestSearchGrantRandom(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Who comes back by a release may get unequal numbers, since other names move counters. While the
+// message that makes them equal is late, one who asks then may have its turn first.
+func TestSearchGrantAPlaceThatIsToldLateMayBeOvertaken(t *testing.T) {
+	t.Parallel()
+	sys := system{nodes: 3, processes: 3, turns: 3, row: 1, bumps: 3, unknown: 2, polls: 20}
+	if r := search.Walk(&sys, search.WalkOptions{Seed: 2005, Walks: 1, Steps: 600}); !errors.Is(r.Err(), errOvertaken) {
+		t.Errorf("got %v; want %v: is the limit that docs/SAFETY.md states gone?", r.Err(), errOvertaken)
 	}
 }
 
