@@ -16,7 +16,7 @@ import (
 func TestDrawnPlansChangeTheListOfNodes(t *testing.T) {
 	testkit.Unraced(t)
 	done, all, dead := 0, 0, map[chaos.Moment]bool{}
-	for seed := range uint64(10) {
+	for seed := range uint64(16) {
 		p := chaos.Swarm(seed, 30*time.Second, chaos.ListChange)
 		records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 		if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Rounds == 0 {
@@ -34,7 +34,7 @@ func TestDrawnPlansChangeTheListOfNodes(t *testing.T) {
 			}
 		}
 	}
-	if done < all/2 || all < 10 || len(dead) < 5 {
+	if done < all/2 || all < 16 || len(dead) < 5 {
 		t.Errorf("got %d of %d changes done, operators who die at %v; want most, and each step", done, all, dead)
 	}
 }
