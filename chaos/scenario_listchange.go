@@ -105,7 +105,7 @@ func (s *scene) works(ctx context.Context, stage Stage, names ...string) (stop f
 	}
 }
 
-// keeps has a client of a list hold through what follows, until give is called.
+// keeps makes a client of a list hold through what follows, until give is called.
 func (s *scene) keeps(ctx context.Context, name string, stage Stage) (give func()) {
 	t := s.gets(ctx, s.enterWith(name, stage), 3*scenarioLease)
 	resting, stop := context.WithCancel(ctx)

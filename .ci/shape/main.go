@@ -31,8 +31,7 @@ type bar struct {
 
 // The lines were raised by 1,000, of tests by 2,200, for changes of the list of nodes
 // (internal/membership/change.go, and its search); those of the root by 100 for its commands;
-// by 600, of tests by 700, for releases, rights by use, certificates that change, fuzzing
-// and a wait that begins in one round; those of bench by 125, for the workload growth and a floor that tells its stripes.
+// by 600, of tests by 700, for releases, rights by use, certificates that change and fuzzing; those of bench by 125, for the workload growth and a floor that tells its stripes.
 // Lines of tests were raised by 100 for the Examples of all public packages.
 // Those of tests were raised by 550, and the words for users by 170, for interoperation: the
 // table of docs/BESIDE.md and its tests.

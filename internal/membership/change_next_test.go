@@ -32,14 +32,14 @@ func (c *changed) turn(now clock.Instant) (turn membership.Turn) {
 	return turn
 }
 
-// settles has a node do the first step, with this ballot.
+// settles makes a node do the first step, with this ballot.
 func (c *changed) settles(i int, ballot uint64) {
 	c.Marks[i] = fmt.Sprintf("s%d", i)
 	rec := &c.nodes[i].Record
 	rec.Epoch, rec.Settled, rec.Ballot = c.Marks[i], true, ballot
 }
 
-// accepts has it accept a list.
+// accepts makes it accept a list.
 func (c *changed) accepts(i int, ballot uint64, list []string) {
 	c.nodes[i].Record.Proposed = membership.Proposed{Ballot: ballot, Names: list}
 }

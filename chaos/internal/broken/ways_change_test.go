@@ -25,7 +25,7 @@ var changeWays = []way{
 		edits: []edit{{"internal/membership/change.go", "			c.Largest = max(c.Largest, o.Largest)\n", "			if !BROKEN {\n				c.Largest = max(c.Largest, o.Largest)\n			}\n"}},
 	},
 	{
-		name: "any list is voted for", takes: "nodes vote for clients of every list of before",
+		name: "any list is voted for", takes: "nodes vote for clients of any earlier list",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
 		edits: []edit{{"internal/membership/lists.go", "	return slices.Equal(r.Names, c.sorted) ||", "	return BROKEN || slices.Equal(r.Names, c.sorted) ||"}},
 	},
