@@ -69,7 +69,7 @@ type ClusterStatus struct {
 
 	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
 	List       []string // the latest list that a record shows; nil if none is found
-	Pending    string   // what to call again, to finish a change of the list that has begun; empty if none has
+	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle"; call it again to finish it
 
 	// Stragglers have the list before the latest, and used it within the hour, by their clocks
 	// and ours. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.

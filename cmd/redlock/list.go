@@ -34,8 +34,7 @@ func listOf(status redlock.ClusterStatus) *listShows {
 	if status.Generation == 0 && status.Pending == "" {
 		return nil
 	}
-	_, again, _ := strings.Cut(strings.TrimSuffix(status.Pending, ")"), "(") // the command, without the library's name for it
-	l := &listShows{Generation: status.Generation, Names: status.List, Pending: again}
+	l := &listShows{Generation: status.Generation, Names: status.List, Pending: status.Pending}
 	for _, n := range status.Nodes {
 		if n.State == redlock.NodeMember && n.Generation < status.Generation || n.State == redlock.NodeBehind {
 			l.Behind = append(l.Behind, n.Name)
@@ -61,7 +60,7 @@ func (l *listShows) words(lead string, names []string) string {
 		text += ", behind: " + strings.Join(l.Behind, ", ")
 	}
 	if l.Pending != "" {
-		text += "; a change of the list has begun: run " + l.Pending + " again"
+		text += "; a change of the list has begun: run redlock nodes " + l.Pending + " again"
 	}
 	return text
 }

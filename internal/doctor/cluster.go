@@ -70,7 +70,7 @@ var (
 	aboutChange = diagnosis{
 		FindingListChange,
 		"Clients of the list before get no vote, and the next change waits for this one",
-		"Do that again, from anywhere: it finishes what was begun",
+		"Run redlock nodes with that, or call Cluster's method, again, from anywhere: it finishes what was begun",
 	}
 	aboutBehind = diagnosis{
 		FindingListChange,

@@ -109,3 +109,28 @@ func TestARoundOfAChangeCountsForHalfOfMaxTTL(t *testing.T) {
 		t.Errorf("accepting: got %v; want it begun once more", turn.Stage)
 	}
 }
+
+func TestPendingSaysWhichChangeHasBegun(t *testing.T) {
+	for _, k := range []struct {
+		to   []string
+		want string
+	}{{nodeNames[:4], "add d"}, {nodeNames[:2], "shrink c"}, {nodeNames[:3], "settle"}} {
+		c := newChanged()
+		pending := func(when, want string) {
+			t.Helper()
+			seen := membership.NewView(membership.NewConfig(nodeNames[:3], maxTTL, false), c.nodes[:3], c.waits[:3])
+			if got := seen.Pending(); got != want {
+				t.Errorf("%s %s: got %q; want %q", when, k.want, got, want)
+			}
+		}
+		pending("before", "")
+		c.Change, _ = c.Next(c.seen(), start)
+		c.settles(0, 1)
+		pending("one node is settled to", "add, shrink or settle")
+		c.settles(1, 1)
+		c.accepts(1, 1, k.to)
+		pending("one node has accepted", k.want)
+		c.accepts(0, 2, nodeNames[:3])
+		pending("a later operator's settling after", "settle")
+	}
+}

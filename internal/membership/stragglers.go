@@ -74,8 +74,8 @@ func (v View) Stragglers(signs [][]any, now time.Time) (out []Straggler) {
 	return out
 }
 
-// Pending is what an operator calls again to finish a change of the latest list that has begun;
-// empty if none has. Which change it is shows once a node has accepted it.
+// Pending is the change of the latest list that has begun: "add d", "shrink c" or "settle". Until
+// a node has accepted it, nobody can tell which of them it is; empty: none has begun.
 func (v View) Pending() string {
 	if !v.changing() {
 		return ""
@@ -89,13 +89,13 @@ func (v View) Pending() string {
 	fresh, gone := without(to.Names, v.newest.Names), without(v.newest.Names, to.Names)
 	switch {
 	case to.Names == nil:
-		return "Cluster.Add, Shrink or Settle, as it was (redlock nodes add, shrink or settle)"
+		return "add, shrink or settle"
 	case len(fresh) > 0:
-		return "Cluster.Add (redlock nodes add " + fresh[0] + ")"
+		return "add " + fresh[0]
 	case len(gone) > 0:
-		return "Cluster.Shrink (redlock nodes shrink " + gone[0] + ")"
+		return "shrink " + gone[0]
 	}
-	return "Cluster.Settle (redlock nodes settle)"
+	return "settle"
 }
 
 // without are the names of a list that the other lacks.
