@@ -92,8 +92,8 @@ func (s *store) write(at *chaos.Tenure, token redlock.Token) bool {
 	return accepted
 }
 
-// worker looks at its lock, and writes to the store. A pause may come in between.
-func worker(s **store) func(context.Context, *chaos.Client) error {
+// worker writes under each lock that it gets, until it is told that a write was refused.
+func worker(write func(context.Context, *chaos.Client, *chaos.Tenure, *redlock.Lock) bool) func(context.Context, *chaos.Client) error {
 	return func(ctx context.Context, c *chaos.Client) error {
 		locker, err := c.Locker()
 		if err != nil {
@@ -108,11 +108,7 @@ func worker(s **store) func(context.Context, *chaos.Client) error {
 			at := c.Enter(lock)
 			for range writesEach {
 				time.Sleep(100 * time.Millisecond)
-				if lock.Remaining() == 0 {
-					break
-				}
-				_ = c.Step(ctx) // the loop ends with ctx
-				if !(*s).write(at, lock.Token()) {
+				if !write(ctx, c, at, lock) {
 					break
 				}
 			}
@@ -129,39 +125,26 @@ func worker(s **store) func(context.Context, *chaos.Client) error {
 func TestAStoreOfOnesOwnIsJudged(t *testing.T) {
 	testkit.Unraced(t)
 	var s *store
+	code := worker(func(ctx context.Context, c *chaos.Client, at *chaos.Tenure, lock *redlock.Lock) bool {
+		if lock.Remaining() == 0 {
+			return false
+		}
+		_ = c.Step(ctx) // a pause may come in between; the loop ends with ctx
+		return s.write(at, lock.Token())
+	})
 	for seed := range uint64(3) {
-		if v := chaos.Test(t, pausing(seed), worker(&s), chaos.WithSetup(func() { s = &store{guarded: true} })); v.Refused == 0 {
+		if v := chaos.Test(t, pausing(seed), code, chaos.WithSetup(func() { s = &store{guarded: true} })); v.Refused == 0 {
 			t.Errorf("seed %d: got %v with a guard; want a write that it refuses", seed, v)
 		}
-		chaos.Test(t, pausing(seed), worker(&s), chaos.WithSetup(func() { s = &store{} }), chaos.WithConviction(chaos.StaleWrite))
+		chaos.Test(t, pausing(seed), code, chaos.WithSetup(func() { s = &store{} }), chaos.WithConviction(chaos.StaleWrite))
 	}
 }
 
 // Past the lab's guard a paused writer's write goes through, and with it it does not.
 func TestTheLabsGuardCanBeLeftOut(t *testing.T) {
-	code := func(ctx context.Context, c *chaos.Client) error {
-		locker, err := c.Locker()
-		if err != nil {
-			return err
-		}
-		leads(c)
-		for ctx.Err() == nil {
-			lock, err := locker.Acquire(ctx, "report")
-			if err != nil {
-				return err
-			}
-			at := c.Enter(lock)
-			for range writesEach {
-				time.Sleep(100 * time.Millisecond)
-				if at.Write(ctx) != nil { // it looks, may be stopped, and writes
-					break
-				}
-			}
-			at.Leave()
-			_ = lock.Release(ctx)
-		}
-		return nil
-	}
+	code := worker(func(ctx context.Context, _ *chaos.Client, at *chaos.Tenure, _ *redlock.Lock) bool {
+		return at.Write(ctx) == nil // it looks, may be stopped, and writes
+	})
 	chaos.Test(t, pausing(1), code, chaos.WithoutGuard(), chaos.WithConviction(chaos.StaleWrite))
 	if v := chaos.Test(t, pausing(1), code); v.Refused == 0 {
 		t.Errorf("got %v; want writes that the guard refuses", v)

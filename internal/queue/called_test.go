@@ -324,18 +324,24 @@ func TestAReleaseIsNotConfirmedByWhatAHandOverHasYetToTake(t *testing.T) {
 			nodes.Node(i).Intercept(locktest.Slowly("release", 100*time.Millisecond))
 		}
 		locktest.MustRelease(t, lock)
-		held := 0
-		for _, n := range nodes.Nodes() {
-			if n.Miniredis().Exists("orders/42") {
-				held++
-			}
-		}
-		if held > 2 {
-			t.Errorf("the release is confirmed, and %d of 5 nodes have the key; want a quorum without", held)
-		}
-		time.Sleep(time.Second)
-		locktest.WantNoLocks(t, nodes, "in the end")
+		wantReleased(t, nodes)
 	})
+}
+
+// wantReleased wants a quorum without the key at once, and all nodes a second later.
+func wantReleased(t *testing.T, nodes *redlocktest.Cluster) {
+	t.Helper()
+	held := 0
+	for _, n := range nodes.Nodes() {
+		if n.Miniredis().Exists("orders/42") {
+			held++
+		}
+	}
+	if held > 2 {
+		t.Errorf("the release is confirmed, and %d of 5 nodes have the key; want a quorum without", held)
+	}
+	time.Sleep(time.Second)
+	locktest.WantNoLocks(t, nodes, "in the end")
 }
 
 // handOnPastSlowNodes hands a lock on twice while the first hand-over is still
@@ -376,17 +382,7 @@ func TestAReleaseIsNotConfirmedByANodeThatRefusedTheHandOver(t *testing.T) {
 		}
 		go func() { _ = lock.Release(t.Context()) }()
 		locktest.MustRelease(t, locktest.Got(t, next).Lock)
-		held := 0
-		for _, n := range nodes.Nodes() {
-			if n.Miniredis().Exists("orders/42") {
-				held++
-			}
-		}
-		if held > 2 {
-			t.Errorf("the release is confirmed, and %d of 5 nodes have the key; want a quorum without", held)
-		}
-		time.Sleep(time.Second)
-		locktest.WantNoLocks(t, nodes, "in the end")
+		wantReleased(t, nodes)
 	})
 }
 

@@ -176,16 +176,17 @@ func (q *queued) release(rnd *rand.Rand, w scriptmodel.Waiter) (what string, got
 	return fmt.Sprintf("%s %+v of %d, entry %d", script, r, w, entry), []int{int(reply[0]), int(q.woken())}, []int{gone, int(woken)}
 }
 
-func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
-	q := newQueued(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
-	for seed := range testkit.Of(uint64(25), 60) {
+// sameAs runs steps on the server and the model, and wants the same of both.
+func (q *queued) sameAs(t *testing.T, seeds uint64, step func(*rand.Rand) (what string, got, want []int)) {
+	t.Helper()
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q.install(ours, 0)
 		q.node = scriptmodel.Waiting{Node: q.model, Deaf: 1 << (scriptmodel.Waiters - 1)}
 		for range 60 {
 			kept := time.Now()
 			q.keep()
-			what, got, want := q.step(rnd)
+			what, got, want := step(rnd)
 			q.log = append(q.log, what)
 			on := q.queue()
 			if time.Since(kept) > shortened/2 { // on a busy machine signs of life end by themselves
@@ -200,6 +201,11 @@ func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestModelOfTheQueueIsTheScriptsOnAServer(t *testing.T) {
+	q := newQueued(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
+	q.sameAs(t, testkit.Of(uint64(25), 60), q.step)
 }
 
 // ownerFormat is how an owner's number is read from its value.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
@@ -130,26 +129,5 @@ func (q slotted) releaseSlot(rnd *rand.Rand, w scriptmodel.Waiter, slot, limit u
 
 func TestModelOfSlotsIsTheScriptsOnAServer(t *testing.T) {
 	q := newSlotted(t, testserver.NeedOne(t, redisserver.Config{}).Addr())
-	for seed := range testkit.Of(uint64(25), 100) {
-		rnd := rand.New(rand.NewPCG(seed, 0))
-		q.install(ours, 0)
-		q.node = scriptmodel.Waiting{Node: q.model, Deaf: 1 << (scriptmodel.Waiters - 1)}
-		for range 60 {
-			kept := time.Now()
-			q.keep()
-			what, got, want := q.step(rnd)
-			q.log = append(q.log, what)
-			on := q.queue()
-			if time.Since(kept) > shortened/2 { // on a busy machine signs of life end by themselves
-				t.Logf("seed %d ends after %d steps: this one took %v", seed, len(q.log), time.Since(kept))
-				break
-			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("seed %d: the node says %v; want %v\nafter %q", seed, got, want, q.log)
-			}
-			if on != q.node {
-				t.Fatalf("seed %d: the node has %+v; want %+v\nafter %q", seed, on, q.node, q.log)
-			}
-		}
-	}
+	q.sameAs(t, testkit.Of(uint64(25), 100), q.step)
 }
