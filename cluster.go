@@ -232,7 +232,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 			return fault.Errorf("redlock: join: %w", ErrClosed)
 		case <-ctx.Done():
 			t.Stop()
-			return fault.Errorf("redlock: join: %w", errors.Join(fault.OfContext(ctx), s.shortOf(left)))
+			return fault.Errorf("redlock: join: %w", errors.Join(s.shortOf(left), fault.OfContext(ctx)))
 		}
 	}
 }
