@@ -75,7 +75,7 @@ func (v View) Stragglers(signs [][]any, now time.Time) (out []Straggler) {
 }
 
 // Pending is the change of the latest list that has begun: "add d", "shrink c" or "settle". Until
-// a node has accepted it, nobody can tell which of them it is; empty: none has begun.
+// a node has accepted it, nobody can tell which of them it is. It is empty if none has begun.
 func (v View) Pending() string {
 	if !v.changing() {
 		return ""
