@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -93,13 +94,17 @@ func (l *core) tellAttempt(ctx context.Context, resource string, start clock.Ins
 	})
 }
 
-// silent is the error of a look at nodes of which too few answered: the causes say why.
+// silent is the error of a look at nodes of which too few answered or agree: causes say why.
 func (l *core) silent(op, resource string, causes []error) *QuorumError {
 	votes := make([]quorum.Vote, len(causes))
 	for i, cause := range causes {
 		votes[i].Outcome = node.Classify(cause)
 	}
-	return quorumError(op, resource, ErrNoQuorum, nil, l.names, votes, causes)
+	e := quorumError(op, resource, ErrNoQuorum, nil, l.names, votes, causes)
+	if quorum.Count(votes).Granted >= e.Quorum {
+		e.cause = errors.New("what they show may be a lock by another list of nodes, or by those that do not answer")
+	}
+	return e
 }
 
 // request checks a call's arguments, before anything is sent.

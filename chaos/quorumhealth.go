@@ -47,9 +47,7 @@ func (p Plan) Judge() trace.Judge {
 	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
 	if p.Waits {
 		j.Turns = p.turns()
-		if j.Seen = seenWithin; p.changes() != nil {
-			j.Seen = 0 // an observer of the list before may miss who leads by a new node
-		}
+		j.Seen = seenWithin
 	} else {
 		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
 		if p.reopens() && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {

@@ -5,7 +5,9 @@ import "github.com/quorumkit/redlock/internal/clock"
 // What the search puts into states, and takes out of them.
 
 // Set makes up what was seen of node i.
-func (v *View) Set(i int, r Reading, first, last clock.Instant) { v.nodes[i] = sight{r, first, last} }
+func (v *View) Set(i int, r Reading, first, last clock.Instant) {
+	v.nodes[i] = sight{r, first, last, nil}
+}
 
 // Sight is what was seen of node i.
 func (v *View) Sight(i int) (r Reading, first, last clock.Instant) {

@@ -46,6 +46,7 @@ type sight struct {
 	Reading
 	first clock.Instant // the reply came then, of the first look of those in a row that showed it
 	last  clock.Instant // the latest of them was sent then
+	lists [][]int       // by which a hold may be on the node: indexes of our nodes, -1 of another
 }
 
 func (s *sight) fresh(now clock.Instant) bool { return s.Kind != Unseen && now.Sub(s.last) <= Stale }
@@ -76,12 +77,12 @@ func NewView(nodes int) *View {
 
 // Look takes in a look at node i that was answered. The looks at a node come one after
 // another. One that was not answered is none: what was seen before grows old.
-func (v *View) Look(i int, r Reading, sent, received clock.Instant) {
+func (v *View) Look(i int, r Reading, sent, received clock.Instant, lists ...[]int) {
 	s := &v.nodes[i]
 	if s.Reading != r {
 		*s = sight{Reading: r, first: received}
 	}
-	s.last = sent
+	s.last, s.lists = sent, lists
 }
 
 // Hint takes in what node i passed on. The token is believed that a quorum of the nodes
@@ -132,16 +133,14 @@ type Verdict struct {
 
 // Judge says what the looks come to now. It is never older than Stale.
 func (v *View) Judge(now clock.Instant) Verdict {
-	q := quorum.Size(len(v.nodes))
-	fresh, most := 0, 0
+	q, lists := quorum.Size(len(v.nodes)), [][]int{nil} // ours, and those that the nodes vote by while it changes
 	for i := range v.nodes {
 		s := &v.nodes[i]
+		lists[0] = append(lists[0], i)
 		if !s.fresh(now) {
 			continue
 		}
-		fresh++
-		same := v.count(s.Reading, now)
-		if most = max(most, same); same < q {
+		if lists = append(lists, s.lists...); v.count(s.Reading, now) < q {
 			continue
 		}
 		switch s.Kind {
@@ -157,10 +156,26 @@ func (v *View) Judge(now clock.Instant) Verdict {
 		case Unseen:
 		}
 	}
-	if most+len(v.nodes)-fresh >= q {
-		return Verdict{State: Unknown}
+	for _, list := range lists {
+		if v.most(list, now) >= quorum.Size(len(list)) {
+			return Verdict{State: Unknown}
+		}
 	}
 	return Verdict{State: Split}
+}
+
+// most is on how many nodes of a list one thing may be, at most.
+func (v *View) most(list []int, now clock.Instant) (most int) {
+	unseen, on := 0, make(map[Reading]int)
+	for _, i := range list {
+		if i < 0 || !v.nodes[i].fresh(now) {
+			unseen++
+		} else if r := v.nodes[i].Reading; r.Kind != Free {
+			on[r]++
+			most = max(most, on[r])
+		}
+	}
+	return most + unseen
 }
 
 // count is how many nodes showed this lately.

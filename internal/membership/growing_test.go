@@ -205,6 +205,35 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 	})
 }
 
+// A leader on a quorum by one list may be on fewer by another: an observer with that list
+// does not know, and says so. That nobody leads it says once a quorum of its nodes is free.
+func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *testing.T) {
+	for _, c := range []struct {
+		leads, observes []int
+		without         int // a node that lost the leader's key
+	}{{[]int{0, 1, 2}, []int{0, 1, 2, 3}, 2}, {[]int{0, 1, 2}, []int{0, 1}, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			few := min(len(c.leads), len(c.observes))
+			y := newYard(t, few, 1)
+			testkit.Must(t, y.locker(t, []int{0, 1, 2, 3}[:few+1]...).Cluster().Add(t.Context(), y.names[few], redlock.ChangeOptions{}))
+			lock := locktest.MustAcquire(t, y.locker(t, c.leads...), "jobs", redlock.WithFixedLease())
+			time.Sleep(time.Second) // it is on all its nodes
+			y.nodes[c.without].Miniredis().Del("jobs")
+			var told []string
+			for leader, err := range y.locker(t, c.observes...).Observe(t.Context(), "jobs") {
+				if told = append(told, fmt.Sprint(leader.Held, errors.Is(err, redlock.ErrNoQuorum))); err == nil {
+					break
+				}
+				locktest.WantText(t, "what is not known", err.Error(), "may be a lock by another list of nodes")
+				testkit.Must(t, lock.Release(t.Context()))
+			}
+			if want := []string{"false true", "false false"}; !slices.Equal(told, want) {
+				t.Errorf("list %v observes a leader of %v: got %q (held, no quorum); want %q", c.observes, c.leads, told, want)
+			}
+		})
+	}
+}
+
 func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, 2, 1)

@@ -131,6 +131,23 @@ func (v View) outside() string {
 	return ""
 }
 
+// ListsOn are the lists by which a hold may be on node i: its record's, and the one before,
+// settled or not. Each has the indexes of our nodes, and -1 for another.
+func (t *Tracker) ListsOn(i int) [][]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, out := t.seen[i].Record, make([][]int, 2)
+	if r.loose() {
+		return nil // it goes by ours
+	}
+	for k, list := range [][]string{r.Names, r.Before} {
+		for _, name := range list {
+			out[k] = append(out[k], slices.Index(t.config.Names, name))
+		}
+	}
+	return out
+}
+
 // changing tells whether a change of the latest list has begun.
 func (v View) changing() bool { return v.newest.Settled }
 

@@ -115,6 +115,7 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-cha
 	if err == nil {
 		changed, err = w.counts(ctx, i, said)
 	}
+	lists := w.cfg.Nodes[i].Tracker.ListsOn(i)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-cha
 			continue
 		}
 		if n.causes[i] = err; err == nil {
-			n.view.Look(i, readings[k], sent, received)
+			n.view.Look(i, readings[k], sent, received, lists...)
 		}
 		if again := n.view.Again(w.cfg.Clock.Now()); again != 0 {
 			n.due |= again
