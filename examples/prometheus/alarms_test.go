@@ -47,7 +47,7 @@ func alarms(t *testing.T) []alarm {
 }
 
 // selector finds what an expression reads: a name, and matchers of labels.
-var selector = regexp.MustCompile(`(redlock_\w+)(?:\{(\w+)(=|!~)"([^"]*)"\})?`)
+var selector = regexp.MustCompile(`(redlock_\w+)(?:\{(\w+)(=~?|!~)"([^"]*)"\})?`)
 
 // sum adds up the series of a scrape that a selector takes, and counts them.
 func sum(scrape, selected string) (total float64, series int) {
@@ -61,7 +61,7 @@ func sum(scrape, selected string) (total float64, series int) {
 		}
 		if m[2] != "" {
 			label := regexp.MustCompile(`(?:^|,)` + m[2] + `="([^"]*)"`).FindStringSubmatch(got[1])
-			if label == nil || pattern.MatchString(label[1]) != (m[3] == "=") {
+			if label == nil || pattern.MatchString(label[1]) == (m[3] == "!~") {
 				continue
 			}
 		}
