@@ -234,6 +234,33 @@ func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *test
 	}
 }
 
+// Both renew the epochs of the records. The lowering that waits stops, and says why; the change
+// settles once more.
+func TestMaxTTLIsLoweredBesideAChangeOfTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 1)
+		more := locktest.LockerWith(t, y.clients[:3], redlock.WithNodeNames(y.names[:3]...), redlock.WithMaxTTL(longMax))
+		locktest.Warm(t, more)
+		testkit.Must(t, more.Close())
+		time.Sleep(time.Second)
+		old, next := y.locker(t, 0, 1, 2).Cluster(), y.locker(t, 0, 1, 2, 3).Cluster()
+		began, added := time.Now(), make(chan error)
+		time.AfterFunc(time.Second, func() { added <- next.Add(t.Context(), "node-3", redlock.ChangeOptions{}) })
+		err := old.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
+		locktest.WantText(t, "the lowering", locktest.ErrorText(err), "the list of nodes changes", "run this again")
+		testkit.Must(t, old.LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
+		testkit.Must(t, <-added)
+		if took := time.Since(began); took < longMax {
+			t.Errorf("both took %v; want the pause of the change that had begun, %v, at least", took, longMax)
+		}
+		for i, n := range y.nodes {
+			if got := n.Miniredis().HGet(lua.NodeKey, "maxttl") + n.Miniredis().HGet(lua.NodeKey, "maxttl_was"); got != "30000" {
+				t.Errorf("node %d: got MaxTTL %q; want 30000", i, got)
+			}
+		}
+	})
+}
+
 func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, 2, 1)

@@ -75,7 +75,7 @@ func (w *Lowering) next(v View, i int, now clock.Instant) (lowerStep, clock.Inst
 	case m.at == 0:
 		return lowerFirst, 0, nil
 	case o.Record.Epoch != m.epoch && !o.Record.Gone && o.Record.Was != 0:
-		return lowerBy, 0, fmt.Errorf("%s: another client lowers MaxTTL, too: leave it to one", name)
+		return lowerBy, 0, fmt.Errorf("%s: meanwhile another client lowers MaxTTL, too, or the list of nodes changes: run this again when that is over", name)
 	case o.Record.Epoch != m.epoch: // it was installed meanwhile, or retired
 		return lowerFirst, 0, nil
 	case o.Record.MaxTTL > w.to:

@@ -220,7 +220,7 @@ func TestLoweringThatIsCutShortChangesNoWait(t *testing.T) {
 		if took := time.Since(start); took < longMax-time.Millisecond {
 			t.Errorf("the second took %v; want the whole old MaxTTL", took)
 		}
-		locktest.WantText(t, "the first of two at once", locktest.ErrorText(<-lost), "another client lowers MaxTTL, too")
+		locktest.WantText(t, "the first of two at once", locktest.ErrorText(<-lost), "another client lowers MaxTTL, too", "run this again")
 		wantMaxTTL(t, "at last", nodes, redlock.DefaultMaxTTL)
 	})
 }
