@@ -164,7 +164,7 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 
 // outlasted is why a round that was sent at start took too long for a lock of this
 // TTL; nil if it did not. A node that voted in it, forgot, and came back before the others'
-// records had the longer MaxTTL that this client raises has waited the shorter one.
+// records had the longer MaxTTL that a client raised has waited the shorter one.
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Recent()
 	took, before := now.Sub(start), a.Tracker.RaisedFrom()
@@ -172,7 +172,7 @@ func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid cloc
 	case !valid.Holds(now):
 		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)
 	case before > 0 && ttl > before && took >= before-clock.Drift(before, a.Drift):
-		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before this client raised it: one that forgot may be back", took, before)
+		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before it was raised: one that forgot may be back", took, before)
 	}
 	return nil
 }

@@ -6,12 +6,12 @@
 --         0 refused: the old name is not retired here, or another has its place, or the list
 --           of nodes was changed, and only such a change puts a name there
 --        -1 abstained: the epoch is missing or another
--- atomic because the record must be the one that was read. MaxTTL does not fall, a
--- mark never goes, nor does strict, and a place is given once. A refused call changes
--- nothing.
+-- atomic because the record must be the one that was read. MaxTTL does not fall, and
+-- maxttl_least is the smallest that was raised. A mark never goes, nor does strict, and a
+-- place is given once. A refused call changes nothing.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end
-local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced', 'gen', 'settled')
+local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced', 'gen', 'settled', 'maxttl_least')
 if rec[1] ~= ARGV[1] then return -1 end
 local names, retired, replaced = rec[3] or '', rec[4] or '', rec[5] or ''
 local changed = tonumber(rec[6] or 0) > 0 or (rec[7] or '') ~= ''
@@ -29,7 +29,9 @@ for i = 5, #ARGV, 2 do
     names, replaced = out, add(replaced, old .. '\t' .. new)
   end
 end
-local maxttl = math.max(tonumber(rec[2] or 0), tonumber(ARGV[2]))
+local before = tonumber(rec[2] or 0)
+local maxttl = math.max(before, tonumber(ARGV[2]))
+if maxttl > before then redis.call('HSET', KEYS[1], 'maxttl_least', string.format('%.0f', math.min(before, tonumber(rec[8] or before)))) end
 redis.call('HSET', KEYS[1], 'maxttl', string.format('%.0f', maxttl), 'names', names, 'retired', retired,
   'replaced', replaced)
 if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end

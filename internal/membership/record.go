@@ -30,6 +30,7 @@ type Record struct {
 	Names   []string      // of all nodes, sorted
 	MaxTTL  time.Duration // no vote is for a longer lease, since the epoch began
 	Was     time.Duration // the earlier MaxTTL, while it is lowered; 0 if it is not
+	Least   time.Duration // the smallest MaxTTL that was raised; 0 if none was
 	Run     string        // the identity under which it was installed
 	Base    quorum.Token  // every stripe is at least this
 	Strict  bool          // beyond the table only an operator decides, no matter who asks
@@ -82,7 +83,7 @@ type Observation struct {
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
 	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "gone", "retired", "replaced", "maxttl_was",
-	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict",
+	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict", "maxttl_least",
 }
 
 // Unread is the observation of a node that did not answer. What it showed last still
@@ -150,6 +151,9 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 	o.Record.MaxTTL = lease("maxttl")
 	if _, lowered := f["maxttl_was"]; lowered {
 		o.Record.Was = lease("maxttl_was")
+	}
+	if _, raised := f["maxttl_least"]; raised {
+		o.Record.Least = lease("maxttl_least")
 	}
 	o.Record.Base = quorum.Token(number("base", 0))
 	o.Record.Epoch, o.Record.Cluster, o.Record.Run = f["epoch"], f["cluster"], f["run"]

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ type Tracker struct {
 	raised []bool        // MaxTTL, on each node: told. Of who has the slot
 	bound  []bool        // strict recovery: the same
 	stale  []atomic.Bool // to be verified before the next flush
-	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, in ns; 0 if none had
+	least  atomic.Int64  // what RaisedFrom returns, in ns
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -123,8 +124,9 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
 	t.cluster, t.longest, t.knew = v.Cluster(), v.wait(), v.Knows()
-	if least := time.Duration(t.least.Load()); o.Recorded && o.Record.MaxTTL < t.config.MaxTTL && (least == 0 || o.Record.MaxTTL < least) {
-		t.least.Store(int64(o.Record.MaxTTL))
+	was := min(o.Record.MaxTTL, cmp.Or(o.Record.Least, o.Record.MaxTTL))
+	if least := time.Duration(t.least.Load()); o.Recorded && was < t.config.MaxTTL && (least == 0 || was < least) {
+		t.least.Store(int64(was))
 	}
 	for j := range t.stale {
 		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
@@ -240,8 +242,8 @@ func (a *AbstentionError) Unwrap() []error {
 	return []error{a.why, a.fault}
 }
 
-// RaisedFrom is the smallest MaxTTL that a record was seen to have before this client
-// raised it; 0 if none was below ours.
+// RaisedFrom is the smallest MaxTTL that a record was seen to have, or to have had before a
+// client raised it; 0 if none was below ours.
 func (t *Tracker) RaisedFrom() time.Duration { return time.Duration(t.least.Load()) }
 
 // MayVote tells whether node i may, by what was seen last.

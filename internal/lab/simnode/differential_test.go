@@ -24,7 +24,7 @@ var (
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
 		"format", "epoch", "cluster", "gen", "before", "settled", "ballot", "proposed", "names", "maxttl", "run", "base",
-		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict",
+		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict", "maxttl_least",
 	}, stripes...)
 )
 
