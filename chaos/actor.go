@@ -153,14 +153,20 @@ func (a *actor) Insist(ctx context.Context, w request, lease time.Duration, paus
 		if err == nil {
 			return t, nil
 		}
-		timer := time.NewTimer(pause())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pause()) {
 			a.Quit(w)
 			return nil, errors.Join(ctx.Err(), err)
 		}
+	}
+}
+
+// sleep sleeps for so long; false: ctx was done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,12 +64,7 @@ func (r *roster) giveLocked(client int) listCopy {
 func (r *roster) behind() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.copies {
-		if !slices.Equal(c.list, r.list) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(r.copies)), func(c listCopy) bool { return !slices.Equal(c.list, r.list) })
 }
 
 // give gives a client the list of now.
@@ -87,6 +84,15 @@ func turned(list []int, node int) []int {
 	return next
 }
 
+// record is that a change of the list begins or ends, with the list of then.
+func (r *roster) record(k trace.Kind, f Fault) Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := f.Record(k, r.stage.Names())
+	rec.Value = strings.Trim(fmt.Sprint(r.list), "[]")
+	return rec
+}
+
 // change has operators change the list, as the fault says, until one has done so.
 func (r *roster) change(ctx context.Context, f Fault) error {
 	var work sync.WaitGroup
@@ -103,14 +109,14 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 	select {
 	case err = <-first:
 		if err != nil {
-			pause(ctx, f.For-time.Since(began))
+			sleep(ctx, f.For-time.Since(began))
 		}
 	case <-next:
 		err = errors.New("not done yet")
 	}
 	for err != nil && ctx.Err() == nil {
 		if err = r.operate(ctx, f.Node, ""); err != nil {
-			pause(ctx, 20*askEvery)
+			sleep(ctx, 20*askEvery)
 		}
 	}
 	if err == nil {
@@ -119,14 +125,6 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 		r.list = turned(r.list, f.Node)
 	}
 	return err
-}
-
-// pause sleeps for so long, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // operate is the work of one operator. It dies as it sends its first command of that step;
@@ -192,11 +190,11 @@ func (r *run) changeLists() {
 			refused = true
 			r.health(trace.Sick)
 		}
-		r.history.Add(f.Record(trace.Broke, r.stage.Names()))
+		r.history.Add(r.roster.record(trace.Broke, f))
 		ctx, end := context.WithTimeout(context.Background(), r.plan.For-r.history.Now())
 		err := r.roster.change(ctx, f)
 		end()
-		r.history.Add(f.Record(trace.Mended, r.stage.Names()))
+		r.history.Add(r.roster.record(trace.Mended, f))
 		if err != nil {
 			r.history.Add(Record{Kind: trace.Noted, Text: err.Error()})
 			return

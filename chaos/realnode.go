@@ -251,10 +251,8 @@ func (r *replica) synced(ctx context.Context) error {
 		if err == nil && got["Replication"]["master_link_status"] == "up" {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, 10*time.Millisecond) {
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -215,10 +215,8 @@ func (s *scene) lockOnce(ctx context.Context, a *actor) error {
 			_ = hold.Release(ctx) // nobody waits for it
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, askEvery) {
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(askEvery):
 		}
 	}
 }

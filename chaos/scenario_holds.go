@@ -90,9 +90,7 @@ func (s *scene) injectPair(ctx context.Context, faults [2]Fault, from int) {
 		f.Node = (from + i) % len(s.stage.Names())
 		s.breakNow(*f)
 	}
-	select {
-	case <-time.After(aWhile):
-	case <-ctx.Done():
+	if !sleep(ctx, aWhile) {
 		must(ctx.Err())
 	}
 	for _, f := range faults {

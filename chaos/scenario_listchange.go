@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/trace"
@@ -12,23 +13,13 @@ import (
 // The cluster's list of nodes changes while clients run.
 var changeScenarios = []Scenario{
 	{
-		Name:     "grow-one-to-three",
-		Claim:    "a cluster of one node grows to three under load, and a node is killed on the way: with two nodes all wait until it votes again, with three nobody does",
-		Lesson:   "two nodes bear no failure: go on to three at once",
-		Nodes:    3,
-		Showings: guarded(trace.NameRedlock, trace.NameRenewing),
+		Name:     "grow-and-shrink",
+		Claim:    "a cluster of one node grows to five under load and shrinks to three, and nodes are dead on the way: each holder keeps its lock through a change, those who wait have it next, and all wait for a dead node only where there are two",
+		Lesson:   "two nodes bear no failure: go on to three at once; and give clients each new list before the next change begins",
+		Showings: guarded(trace.NameRenewing),
 		judge:    trace.Judge{Progress: 3 * scenarioLease, Patience: 4 * scenarioLease},
 		list:     []int{0},
-		script:   growOneToThree,
-	},
-	{
-		Name:     "grow-three-to-five",
-		Claim:    "a cluster of three nodes grows to five, and in each of the two changes a node is dead: a holder with the list as it was keeps its lock, and who waits has it next",
-		Lesson:   "give clients the new list before the next change begins: until then both lists are good",
-		Showings: guarded(trace.NameRedlock, trace.NameRenewing),
-		judge:    trace.Judge{Progress: 3 * scenarioLease},
-		list:     []int{0, 1, 2},
-		script:   growThreeToFive,
+		script:   growAndShrink,
 	},
 	{
 		Name:     "operator-dies",
@@ -75,9 +66,11 @@ func (s *scene) listed(nodes ...int) Stage { return part{s.all(), nodes} }
 // the next one.
 func (s *scene) relist(ctx context.Context, node int, dies Moment) {
 	f := Fault{Kind: ListChange, Node: node, Where: dies}
-	s.history.Add(f.Record(trace.Broke, s.all().Names()))
+	ctx, end := context.WithTimeout(ctx, 10*scenarioLease)
+	defer end()
+	s.history.Add(s.roster.record(trace.Broke, f))
 	must(s.roster.change(ctx, f))
-	s.history.Add(f.Record(trace.Mended, s.all().Names()))
+	s.history.Add(s.roster.record(trace.Mended, f))
 }
 
 // works has clients of a list lock, write and release, until stop is called.
@@ -120,7 +113,7 @@ func (s *scene) keeps(ctx context.Context, name string, stage Stage) (give func(
 	}
 }
 
-func growOneToThree(ctx context.Context, s *scene) {
+func growAndShrink(ctx context.Context, s *scene) {
 	stop := s.works(ctx, s.stage, "ann", "bob")
 	time.Sleep(aWhile)
 	s.relist(ctx, 1, "")
@@ -131,45 +124,36 @@ func growOneToThree(ctx context.Context, s *scene) {
 	s.restart(Fault{Kind: Crash, Node: 1})
 	must(<-changed)
 	stop()
-	stop = s.works(ctx, s.listed(0, 1, 2), "eve", "finn")
-	time.Sleep(2 * scenarioLease)
-	s.breakNow(Fault{Kind: Crash, Node: 0})
-	time.Sleep(scenarioLease)
-	stop()
-	s.mend(Fault{Kind: Crash, Node: 0})
-}
-
-func growThreeToFive(ctx context.Context, s *scene) {
-	give := s.keeps(ctx, "ann", s.stage)
+	give := s.keeps(ctx, "eve", s.listed(0, 1, 2))
 	s.breakNow(Fault{Kind: Crash, Node: 0})
 	s.relist(ctx, 3, "")
 	give()
 	s.mend(Fault{Kind: Crash, Node: 0})
-	give = s.keeps(ctx, "bob", s.listed(0, 1, 2, 3))
-	time.Sleep(2 * scenarioLease) // node 0 votes again
-	s.breakNow(Fault{Kind: Crash, Node: 1})
+	stop = s.works(ctx, s.listed(0, 1, 2, 3), "finn", "gina")
 	s.relist(ctx, 4, "")
+	stop()
+	give = s.keeps(ctx, "hana", s.listed(0, 1, 2, 3, 4))
+	s.relist(ctx, 0, "")
 	give()
+	stop = s.works(ctx, s.listed(1, 2, 3, 4), "ivan")
 	s.breakNow(Fault{Kind: Crash, Node: 2})
-	s.visit(ctx, s.enterWith("cara", s.listed(0, 1, 2, 3, 4)), 2*scenarioLease)
+	s.relist(ctx, 2, "")
+	stop()
+	stop = s.works(ctx, s.listed(1, 3, 4), "jane")
+	s.breakNow(Fault{Kind: Crash, Node: 1})
+	time.Sleep(scenarioLease)
+	stop()
 }
 
 func operatorDies(ctx context.Context, s *scene) {
-	list := s.list()
+	list := []int{0, 1, 2}
 	for i, step := range trace.ChangeSteps() {
-		give := s.keeps(ctx, []string{"ann", "bob", "cara", "dave"}[i], s.listed(list...))
+		give := s.keeps(ctx, []string{"ann", "bob", "cara", "dave"}[i], s.listed(slices.Clone(list)...))
 		s.relist(ctx, 3+i, step)
 		give()
-		list = s.list()
+		list = append(list, 3+i)
 	}
 	s.visit(ctx, s.enterWith("eve", s.listed(list...)), 2*scenarioLease)
-}
-
-// list is the cluster's, as of now.
-func (s *scene) list() []int {
-	s.roster.mu.Lock()
-	defer s.roster.mu.Unlock()
-	return s.roster.list
 }
 
 func partitionBetweenLists(ctx context.Context, s *scene) {

@@ -141,10 +141,7 @@ func patientRestart(ctx context.Context, s *scene) {
 func (s *scene) keep(until, ctx context.Context, t *Tenure) {
 	for until.Err() == nil && t.Remaining() > 0 {
 		_ = t.Extend(ctx, scenarioLease) // or not: the old lease stands
-		select {
-		case <-until.Done():
-		case <-time.After(aWhile / 2):
-		}
+		sleep(until, aWhile/2)
 	}
 	_ = t.Release(ctx) // it may be lost
 }
@@ -184,10 +181,8 @@ func retire(ctx context.Context, op *redlock.Locker, name string) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, askEvery) {
 			return fmt.Errorf("retiring %s: %w", name, err)
-		case <-time.After(askEvery):
 		}
 	}
 }

@@ -239,9 +239,7 @@ func (l *line) waitsNext(ctx context.Context, a *actor, wants request, seed uint
 func (l *line) keep(ctx context.Context, d time.Duration) {
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		_ = l.holder.Extend(ctx, scenarioLease) // or not: the old lease stands
-		select {
-		case <-time.After(min(aWhile/2, time.Until(until))):
-		case <-ctx.Done():
+		if !sleep(ctx, min(aWhile/2, time.Until(until))) {
 			must(ctx.Err())
 		}
 	}

@@ -59,20 +59,16 @@ func (a *actor) begin(hold setHold, w request, set int64, ids []int64) *Tenure {
 // watch returns when the tenure was given up, or its library has said that it is lost.
 func (t *Tenure) watch() {
 	for left := t.Remaining(); left > 0; left = t.Remaining() {
-		timer := time.NewTimer(t.untilLook(left))
 		select {
-		case <-timer.C:
+		case <-time.After(t.untilLook(left)):
 		case <-t.Lost():
-			timer.Stop()
 			t.told()
 			return
 		case <-t.ended:
-			timer.Stop()
 			t.awaitWord()
 			return
 		case <-t.actor.closed:
 			t.Remaining()
-			timer.Stop()
 			return
 		}
 	}
@@ -366,10 +362,8 @@ func (t *Tenure) goesOn() {
 
 // notices is the moment after which own code is at work again.
 func (t *Tenure) notices() {
-	timer := time.NewTimer(noticeWithin)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(noticeWithin):
 	case <-t.ended:
 	case <-t.actor.closed:
 	}

@@ -281,6 +281,23 @@ func TestAPictureShowsWhoSharesWhoHasASlotAndWhoIsSeen(t *testing.T) {
 	}
 }
 
+func TestAPictureShowsWhichListOfNodesIsInForce(t *testing.T) {
+	run := story()
+	joins, leaves := trace.Fault{Kind: trace.ListChange, Node: 1, Where: trace.AtForce}, trace.Fault{Kind: trace.ListChange, Node: 0}
+	run.Records = append(run.Records,
+		at(601, trace.Record{Kind: trace.Broke, Fault: &joins, Value: "0"}), at(700, trace.Record{Kind: trace.Mended, Fault: &joins, Value: "0 1"}),
+		at(800, trace.Record{Kind: trace.Broke, Fault: &leaves, Value: "0 1"}), at(850, trace.Record{Kind: trace.Mended, Fault: &leaves, Value: "1"}))
+	html := written(t, page.Write, run)
+	want := []string{"nodes in the list: 0 from ", "nodes in the list: 0 1 from 700 ms to 850 ms", "nodes in the list: 1 from 850 ms to "}
+	got := found(html, `<g class="mark sight nobody c\d"[^>]*><title>([^<]*)</title>`)
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("got the lists %q; want %q", got, want)
+	}
+	if got, want := found(html, `>(joins[^<]*|leaves)</text>`), []string{"leaves", "joins; operator dies at force"}; !slices.Equal(got, want) {
+		t.Errorf("got the labels %q; want %q", got, want)
+	}
+}
+
 // The failover gets the mark; the replica's earlier lag is its cause.
 func TestAFailoverIsMarkedWhenItHappens(t *testing.T) {
 	run := story()

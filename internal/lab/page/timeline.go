@@ -3,6 +3,8 @@ package page
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/lab/report"
@@ -13,6 +15,7 @@ import (
 type faultSpan struct {
 	trace.Fault
 
+	list        string // as it began, if it is a change of the list
 	from, until time.Duration
 	mended      bool
 }
@@ -156,8 +159,11 @@ func (t *telling) ends(hold int64, now time.Duration, how string) {
 }
 
 func (t *telling) fault(r trace.Record) {
+	if r.Fault.Kind == trace.ListChange {
+		t.Lists = append(t.Lists, report.List{Nodes: r.Value, From: r.At})
+	}
 	if r.Kind == trace.Broke {
-		t.faults = append(t.faults, faultSpan{Fault: *r.Fault, from: r.At, until: r.At})
+		t.faults = append(t.faults, faultSpan{Fault: *r.Fault, list: r.Value, from: r.At, until: r.At})
 		return
 	}
 	for i := range t.faults {
@@ -258,6 +264,15 @@ func (t *telling) shown(f faultSpan) report.Fault {
 	s := report.Fault{
 		Words: f.String(), Kind: string(f.Kind), Client: f.Client, Key: f.Key, By: f.Delay,
 		Steps: f.Kind == trace.Step, Drifts: f.Kind == trace.Drift, Mended: f.mended, Late: precedes[f.Kind], From: f.from, Until: f.until,
+	}
+	if f.Kind == trace.ListChange {
+		s.Kind = "joins"
+		if slices.Contains(strings.Fields(f.list), strconv.Itoa(f.Node)) {
+			s.Kind = "leaves"
+		}
+		if f.Where != "" {
+			s.Kind += "; operator dies at " + string(f.Where)
+		}
 	}
 	switch {
 	case f.Kind.OfClient() && f.Client == "":

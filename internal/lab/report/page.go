@@ -51,6 +51,7 @@ type Timeline struct {
 	Waits     []Wait
 	Grants    []Grant
 	Keys      []Key
+	Lists     []List
 	States    []State
 	Faults    []Fault
 	Writes    []Write
@@ -84,6 +85,12 @@ type Sight struct {
 	Leader             string // the client that gave the value, if it is known
 	Token              uint64
 	From, Until        time.Duration
+}
+
+// List is the numbers of the nodes in the cluster's list, up to the next one.
+type List struct {
+	Nodes string
+	From  time.Duration
 }
 
 // Wait is how a client asked for a resource, up to its lock or to giving up.

@@ -295,6 +295,7 @@ func (d *drawing) nodes() {
 	if len(d.line.Nodes) == 0 {
 		return
 	}
+	d.lists()
 	d.group("what each node stores, and how it is")
 	in := newRows()
 	for i, k := range d.line.Keys {
@@ -317,7 +318,31 @@ func (d *drawing) nodes() {
 		d.putInRow("node "+k.Node, 4, in.row[i], in.of(k.Node), m)
 	}
 	for _, s := range d.line.States {
-		d.put("node "+s.Node, 1, d.span(s.Is, s.From, s.Until, s.Is, "%s is %s\nfrom %s to %s\n%s", s.Node, s.Is, Clock(s.From), Clock(s.Until), s.Means))
+		label := s.Is
+		if slices.ContainsFunc(d.line.Faults, func(f Fault) bool {
+			return slices.Contains(f.AtNodes, s.Node) && f.From <= s.Until && f.Until >= s.From
+		}) {
+			label = "" // the fault has one
+		}
+		d.put("node "+s.Node, 1, d.span(s.Is, s.From, s.Until, label, "%s is %s\nfrom %s to %s\n%s", s.Node, s.Is, Clock(s.From), Clock(s.Until), s.Means))
+	}
+}
+
+// lists are the cluster's list of nodes, where it changes.
+func (d *drawing) lists() {
+	lists := slices.CompactFunc(slices.Clone(d.line.Lists), func(a, b List) bool { return a.Nodes == b.Nodes })
+	if len(lists) == 0 {
+		return
+	}
+	d.group("the cluster's list of nodes")
+	d.lane("list", "in force", nodeHeight)
+	lists[0].From = d.line.Begin
+	for i, l := range lists {
+		until := d.line.End
+		if i+1 < len(lists) {
+			until = lists[i+1].From
+		}
+		d.put("list", 4, d.span("sight nobody", l.From, until, l.Nodes, "nodes in the list: %s\nfrom %s to %s", l.Nodes, Clock(l.From), Clock(until)))
 	}
 }
 

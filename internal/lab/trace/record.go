@@ -68,9 +68,10 @@ const (
 	// Granted: a node tells the client that a release granted it the resource, by Token.
 	// One node's word is no lock yet (Client, Resource, Node, Token).
 	Granted Kind = "granted"
-	// Broke: a fault begins (Fault, and Node if it is of one node; Text says it in words).
+	// Broke: a fault begins (Fault, and Node if it is of one node; Text says it in words;
+	// Value has the numbers of the nodes in the list, if it is a change of that).
 	Broke Kind = "broke"
-	// Mended: a fault ends (Fault and Node, as it began).
+	// Mended: a fault ends (Fault, Node and Value, as it began).
 	Mended Kind = "mended"
 	// Stored: from here on the node has the key of Resource for attempt Hold of
 	// Client, until Until or the next such record; without Client it has none
