@@ -72,9 +72,8 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 	}
 }
 
-// reign runs lead while the lock is held. Observers are told when it begins, with each
-// renewal, for those that came later, and when it has ended: what they look for is there
-// already.
+// reign runs lead while the lock is held. Observers are told when it begins, with each renewal,
+// for those that came later, and when it has ended: what they look for is there already.
 func (l *Locker) reign(ctx context.Context, lock *Lock, lead func(ctx context.Context, lock *Lock) error) (err, loss error) {
 	l.announce(ctx, lock.hold.Claim)
 	defer l.announce(ctx, lock.hold.Claim)

@@ -165,6 +165,7 @@ func (c *revokeCall) read(ctx context.Context) []revocation.Reading {
 	l.look(ctx, &in)
 	for i := range in.Nodes {
 		readings[i], causes[i] = readingOf(&in.Nodes[i])
+		readings[i].Lists = l.tracker.ListsOn(i)
 	}
 	if count(readings, causes); !l.cfg.unprotected && c.request.Relies(readings) {
 		c.checkVotes(ctx, causes, before, since)

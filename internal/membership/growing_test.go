@@ -207,6 +207,7 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 
 // A leader on a quorum by one list may be on fewer by another: an observer with that list
 // does not know, and says so. That nobody leads it says once a quorum of its nodes is free.
+// Nor does Revoke say that nobody holds.
 func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *testing.T) {
 	for _, c := range []struct {
 		leads, observes []int
@@ -216,7 +217,7 @@ func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *test
 			few := min(len(c.leads), len(c.observes))
 			y := newYard(t, few, 1)
 			testkit.Must(t, y.locker(t, []int{0, 1, 2, 3}[:few+1]...).Cluster().Add(t.Context(), y.names[few], redlock.ChangeOptions{}))
-			lock := locktest.MustAcquire(t, y.locker(t, c.leads...), "jobs", redlock.WithFixedLease())
+			lock := locktest.MustAcquire(t, y.locker(t, c.leads...), "jobs", redlock.WithFixedLease(), redlock.WithRevocation())
 			time.Sleep(time.Second) // it is on all its nodes
 			y.nodes[c.without].Miniredis().Del("jobs")
 			var told []string
@@ -225,6 +226,9 @@ func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *test
 					break
 				}
 				locktest.WantText(t, "what is not known", err.Error(), "may be a lock by another list of nodes")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				locktest.WantError(t, "Revoke", y.locker(t, c.observes...).Revoke(ctx, "jobs"), context.DeadlineExceeded)
+				cancel()
 				testkit.Must(t, lock.Release(t.Context()))
 			}
 			if want := []string{"false true", "false false"}; !slices.Equal(told, want) {

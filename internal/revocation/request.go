@@ -13,6 +13,7 @@ type Reading struct {
 	Answered bool     // it says something, and what it says counts: it may vote
 	Owners   []string // the owner values that have the name there, alone or beside others
 	Foreign  bool     // a value that no client of this library wrote has the name
+	Lists    [][]int  // by which a hold may be there: membership.Tracker.ListsOn
 }
 
 // Action is what comes next.
@@ -64,7 +65,7 @@ func (r *Request) Next(nodes []Reading) Step {
 	if r.asked != nil {
 		var left []string
 		for _, owner := range r.asked {
-			if c.may(c.on[owner]) {
+			if c.may(owner) {
 				left = append(left, owner)
 			}
 		}
@@ -79,15 +80,15 @@ func (r *Request) Next(nodes []Reading) Step {
 // begin is Next before anybody was asked.
 func (r *Request) begin(c count) Step {
 	var ask, refused []string
-	open := c.may(c.foreign)
+	open := c.may(foreign)
 	for owner, n := range c.on {
 		_, revocable := lua.LockerOf(owner)
 		switch {
-		case revocable && c.may(n):
+		case revocable && c.may(owner):
 			ask = append(ask, owner)
 		case n >= c.quorum:
 			refused = append(refused, owner)
-		case c.may(n):
+		case c.may(owner):
 			open = true
 		}
 	}
@@ -125,16 +126,15 @@ func (r *Request) twice(end Action, owners []string) Step {
 
 // count is what readings come to.
 type count struct {
-	quorum, answered, silent int
-	foreign                  int
-	on                       map[string]int // nodes, by owner value
+	nodes                     []Reading
+	quorum, answered, foreign int
+	on                        map[string]int // nodes, by owner value
 }
 
 func countOf(nodes []Reading) count {
-	c := count{quorum: quorum.Size(len(nodes)), on: make(map[string]int)}
+	c := count{nodes: nodes, quorum: quorum.Size(len(nodes)), on: make(map[string]int)}
 	for _, n := range nodes {
 		if !n.Answered {
-			c.silent++
 			continue
 		}
 		c.answered++
@@ -148,9 +148,27 @@ func countOf(nodes []Reading) count {
 	return c
 }
 
-// may tells whether something may be on a quorum that so many nodes show: a node that says
-// nothing may have anything.
-func (c *count) may(n int) bool { return n+c.silent >= c.quorum }
+// foreign stands for the owner of a value that no client of this library wrote.
+const foreign = ""
+
+// may tells whether an owner may be on a quorum, by our list or by another that a node votes
+// by: a node that says nothing may have anything.
+func (c *count) may(owner string) bool {
+	lists := [][]int{nil}
+	for i, n := range c.nodes {
+		lists[0] = append(lists[0], i)
+		lists = append(lists, n.Lists...)
+	}
+	return slices.ContainsFunc(lists, func(list []int) bool {
+		on := 0
+		for _, i := range list {
+			if i < 0 || !c.nodes[i].Answered || slices.Contains(c.nodes[i].Owners, owner) || owner == foreign && c.nodes[i].Foreign {
+				on++
+			}
+		}
+		return on >= quorum.Size(len(list))
+	})
+}
 
 const (
 	// AskEvery is how often those are asked again who still may hold: a message that got
