@@ -146,9 +146,8 @@ func Explain(err error) error {
 			return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrProtected, err)
 		case HasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
 			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
-		case strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "The user executing the script can't run"),
-			strings.Contains(text, "ACL failure in script"): // Redis 7.0, and later
-			return fmt.Errorf("%w: the user's ACL lacks a right: %w", fault.ErrMisconfigured, err)
+		case lacksRight(err):
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w; redlock nodes acl prints the rights", fault.ErrMisconfigured, err)
 		case strings.HasPrefix(text, "ERR unknown command"):
 			what, _, _ := strings.Cut(text, ", with args") // a script would follow
 			return fmt.Errorf("%w: it lacks a command, as does a Sentinel, which keeps no keys: give its master: %s", fault.ErrMisconfigured, what)

@@ -107,6 +107,7 @@ type writer struct {
 
 // writeRefusal is why, and since when, a node refuses to write.
 type writeRefusal struct {
+	use   string // what the user lacks the right for; empty if the server does not write
 	cause error
 	since clock.Instant
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -97,16 +98,54 @@ func refusesWrites(err error) bool {
 	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), writeRefusals...)
 }
 
+// lacksRight tells whether the error is the reply to a user who may not do that. Even inside a
+// script it says nothing against the connection, nor against the server.
+func lacksRight(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") ||
+		strings.Contains(reply.Error(), "The user executing the script can't") || strings.Contains(reply.Error(), "ACL failure in script")) // Redis 7.0, and later
+}
+
+// use is what each lock needs a call for; nil if not each does.
+func (c *call) use() string {
+	switch {
+	case c.acquires != nil && !c.bids && !c.shares && !c.slot:
+		return "acquire"
+	case c.releases != nil:
+		return "release"
+	case c.group != nil && !c.group.reseeds():
+		return "extend"
+	}
+	return ""
+}
+
+// sawRight takes note of a command that the user may not run, as SawRefusal does, until
+// a call of the same use has done its work: a script that finds nothing to do, and returns no
+// positive integer, does not come to the command. A name that the user may not touch is not
+// noted: the node votes for others.
+func (n *writer) sawRight(c *call, err error) {
+	switch use := c.use(); {
+	case use == "" || err == nil && n.unwritten.Load() == nil:
+	case err == nil && firstOf(c.cmd) > 0:
+		n.took(use)
+	case lacksRight(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), " run the '")):
+		n.refuses(use, err)
+	}
+}
+
 // SawRefusal takes note of an error: if the node refuses to write, it tells that once, until
 // SawWrite. The votes need no note: each refused command fails by itself.
 func (n *Node) SawRefusal(err error) {
-	if err == nil || !refusesWrites(err) {
-		return
+	if err != nil && refusesWrites(err) {
+		n.refuses("", err)
 	}
+}
+
+func (n *Node) refuses(use string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unwritten.Load() == nil {
-		r := &writeRefusal{Explain(err), n.Clock.Early()}
+		r := &writeRefusal{use, Explain(err), n.Clock.Early()}
 		n.unwritten.Store(r)
 		n.observer.RefusesWrites(n.Index, r.cause)
 	}
@@ -114,8 +153,10 @@ func (n *Node) SawRefusal(err error) {
 
 // SawWrite takes note that the node wrote what a full memory, too, would have
 // refused: a deletion or a longer lease proves nothing.
-func (n *Node) SawWrite() {
-	if n.unwritten.Load() == nil {
+func (n *Node) SawWrite() { n.took("") }
+
+func (n *Node) took(use string) {
+	if r := n.unwritten.Load(); r == nil || r.use != use {
 		return // as nearly always: one atomic read for each grant
 	}
 	n.mu.Lock()

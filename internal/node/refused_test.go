@@ -330,6 +330,50 @@ func TestANodeThatRefusesWritesIsToldOnceAndWhenItIsOver(t *testing.T) {
 	}
 }
 
+// A right that is missing inside a script was told as a node that goes down and comes up with
+// each command, and the log ended on "node up" while nothing could be locked.
+func TestAMissingRightIsToldOnceAndWhenItIsGranted(t *testing.T) {
+	for _, reply := range []string{
+		"ERR The user executing the script can't run this command or subcommand script: e1e8, on @user_script:56.",
+		"NOPERM User redlock has no permissions to run the 'evalsha' command",
+		"ERR ACL failure in script: User redlock has no permissions to run the 'set' command script: e1e8",
+	} {
+		for _, scripts := range [][]string{{"acquire"}, {"extend"}, {"hand_one", "release"}} {
+			synctest.Test(t, func(t *testing.T) {
+				told := &locktest.Events{}
+				l, nodes := locktest.NewLocker(t, 3, told.Option())
+				locktest.Warm(t, l)
+				node := nodes.Node(1)
+				node.Intercept(func(args []string) redlocktest.Verdict {
+					if slices.Contains(scripts, locktest.ScriptOf(args)) {
+						return redlocktest.ReplyError(reply)
+					}
+					return redlocktest.Pass()
+				})
+				for i := range 7 {
+					if i == 5 {
+						node.Intercept(nil)
+					}
+					lock := locktest.MustAcquire(t, l, "orders/42")
+					time.Sleep(4 * time.Second) // a renewal
+					locktest.MustRelease(t, lock)
+					if refuses := l.Stats().Nodes[1].Refuses; i > 0 && i < 5 && !refuses {
+						t.Errorf("%v, %s: node 1 does not refuse; want it to until the right is there", scripts, reply)
+					}
+				}
+				synctest.Wait()
+				got, over := told.Of(redlock.EventNodeRefusesWrites), told.Of(redlock.EventNodeTakesWrites)
+				if len(got) != 1 || !strings.Contains(fmt.Sprint(got[0].Err), "redlock nodes acl prints the rights") || len(over) != 1 {
+					t.Errorf("%v, %s: got %v and %v; want it told once, and its end", scripts, reply, got, over)
+				}
+				if down := told.Of(redlock.EventNodeDown); len(down) > 0 || l.Stats().Nodes[1].Refuses {
+					t.Errorf("%v, %s: got %v, and %+v; want no node down, nor one that refuses", scripts, reply, down, l.Stats().Nodes[1])
+				}
+			})
+		}
+	}
+}
+
 // A full memory refuses what takes memory, and nothing else: a renewal that a node
 // confirms is no sign that it could grant a lock.
 func TestARenewalIsNoSignThatANodeTakesWrites(t *testing.T) {

@@ -37,11 +37,13 @@ func (n *writer) handOut() {
 		switch {
 		case IsMissingScript(err):
 			n.loaded, recheck = false, true
+		case lacksRight(err):
 		case outcome == quorum.Unknown || err != nil && !IsReply(err):
 			broken = Explain(err)
 		}
 		refused = refused || err != nil && !IsMissingScript(err)
 		n.SawRefusal(err)
+		n.sawRight(c, err)
 		switch {
 		case n.apart(c, err):
 		case c.identity: // it was settled first
