@@ -26,7 +26,7 @@ import (
 // launch is how a unit or a manifest starts redlock, and what becomes of its exit statuses.
 type launch struct {
 	args  []string
-	busy  int   // the status where another holds, which counts as done
+	done  []int // these count as done: first where another holds, then where TERM ended it
 	final []int // after these it is not started again
 }
 
@@ -38,25 +38,22 @@ func read(t *testing.T, file string) string {
 }
 
 // unit is a unit of systemd.
-func unit(t *testing.T, file string) (l launch) {
+func unit(t *testing.T, file string) launch {
 	t.Helper()
 	key := func(name string) []string {
 		_, rest, _ := strings.Cut(read(t, file), "\n"+name+"=")
 		line, _, _ := strings.Cut(rest, "\n")
 		return strings.Fields(line)
 	}
-	l.args = key("ExecStart")
-	for _, s := range key("RestartPreventExitStatus") {
-		n, err := strconv.Atoi(s)
-		testkit.Must(t, err)
-		l.final = append(l.final, n)
+	statuses := func(name string) (out []int) {
+		for _, s := range key(name) {
+			n, err := strconv.Atoi(s)
+			testkit.Must(t, err)
+			out = append(out, n)
+		}
+		return out
 	}
-	if busy := key("SuccessExitStatus"); len(busy) == 1 {
-		var err error
-		l.busy, err = strconv.Atoi(busy[0])
-		testkit.Must(t, err)
-	}
-	return l
+	return launch{key("ExecStart"), statuses("SuccessExitStatus"), statuses("RestartPreventExitStatus")}
 }
 
 // manifest reads one strictly: a field that the type has not is an error.
@@ -67,8 +64,11 @@ func manifest(t *testing.T, file string, into any) {
 
 func pod(t *testing.T, spec corev1.PodSpec) []string {
 	t.Helper()
-	if len(spec.Containers) != 1 || spec.Containers[0].Image == "" || spec.Containers[0].Env[len(spec.Containers[0].Env)-2].Name != "REDLOCK_NODES" {
-		t.Fatalf("got %+v; want one container, its image, and its nodes", spec)
+	env := func(name string) bool {
+		return slices.ContainsFunc(spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == name })
+	}
+	if len(spec.Containers) != 1 || spec.Containers[0].Image == "" || !env("REDLOCK_NODES") || !env("REDLOCK_USER") || !env("REDLOCK_PASSWORD") {
+		t.Fatalf("got %+v; want one container, its image, its nodes and their credentials", spec)
 	}
 	return append(spec.Containers[0].Command, spec.Containers[0].Args...)
 }
@@ -84,7 +84,7 @@ func launches(t *testing.T) map[string]launch {
 		rule.Action != batchv1.PodFailurePolicyActionFailJob || rule.OnExitCodes.Operator != batchv1.PodFailurePolicyOnExitCodesOpIn {
 		t.Errorf("got %+v; want a CronJob whose policy names statuses", job)
 	}
-	cron := launch{args: pod(t, report.Template.Spec)}
+	cron := launch{args: pod(t, report.Template.Spec), done: []int{0}}
 	for _, n := range rule.OnExitCodes.Values {
 		cron.final = append(cron.final, int(n))
 	}
@@ -122,7 +122,7 @@ func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
 			}
 			work := filepath.Join(t.TempDir(), "work")
 			// Each says that it began, and works until it is told to end.
-			script := "#!/bin/sh\ntrap 'rmdir $0.alone; exit 0' TERM\nmkdir $0.alone || echo two >>$0.ran\necho ran >>$0.ran\nuntil test -e $0.end; do sleep 0.02; done\nrmdir $0.alone\n"
+			script := "#!/bin/sh\ntrap 'rmdir $0.alone; trap - TERM; kill $$' TERM\nmkdir $0.alone || echo two >>$0.ran\necho ran >>$0.ran\nuntil test -e $0.end; do sleep 0.02; done\nrmdir $0.alone\n"
 			testkit.Must(t, os.WriteFile(work, []byte(script), 0o700))
 			ran := func() string { b, _ := os.ReadFile(work + ".ran"); return string(b) }
 			args := slices.Clone(l.args)
@@ -149,13 +149,16 @@ func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
 			testkit.Eventually(t, "the first works", func() bool { return ran() == "ran\n" })
 			second := start()
 			if l.args[1] == "exec" {
-				if got := status(second); got != l.busy {
-					t.Errorf("the second: got status %d; want %d, which counts as done", got, l.busy)
+				if got := status(second); got != l.done[0] {
+					t.Errorf("the second: got status %d; want %d, which counts as done", got, l.done[0])
 				}
 			} else { // as systemd and Kubernetes stop it
 				testkit.Must(t, first.Process.Signal(syscall.SIGTERM))
 				testkit.Eventually(t, "the second leads", func() bool { return ran() == "ran\nran\n" })
-				_, first = status(first), second
+				if got := status(first); got != 143 || l.done != nil && !slices.Contains(l.done, got) {
+					t.Errorf("the first: got status %d; want 143, one of %d, which count as done", got, l.done)
+				}
+				first = second
 			}
 			testkit.Must(t, os.WriteFile(work+".end", nil, 0o600))
 			if got := status(first); got != 0 || strings.Contains(ran(), "two") {
