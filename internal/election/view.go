@@ -133,14 +133,13 @@ type Verdict struct {
 
 // Judge says what the looks come to now. It is never older than Stale.
 func (v *View) Judge(now clock.Instant) Verdict {
-	q, lists := quorum.Size(len(v.nodes)), [][]int{nil} // ours, and those that the nodes vote by while it changes
+	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}
 	for i := range v.nodes {
 		s := &v.nodes[i]
-		lists[0] = append(lists[0], i)
 		if !s.fresh(now) {
 			continue
 		}
-		if lists = append(lists, s.lists...); v.count(s.Reading, now) < q {
+		if lists, shown = append(lists, s.lists...), append(shown, s.Reading); v.count(s.Reading, now) < q {
 			continue
 		}
 		switch s.Kind {
@@ -156,26 +155,12 @@ func (v *View) Judge(now clock.Instant) Verdict {
 		case Unseen:
 		}
 	}
-	for _, list := range lists {
-		if v.most(list, now) >= quorum.Size(len(list)) {
+	for _, r := range shown {
+		if r.Kind != Free && quorum.Open(len(v.nodes), lists, func(i int) bool { return !v.nodes[i].fresh(now) || v.nodes[i].Reading == r }) {
 			return Verdict{State: Unknown}
 		}
 	}
 	return Verdict{State: Split}
-}
-
-// most is on how many nodes of a list one thing may be, at most.
-func (v *View) most(list []int, now clock.Instant) (most int) {
-	unseen, on := 0, make(map[Reading]int)
-	for _, i := range list {
-		if i < 0 || !v.nodes[i].fresh(now) {
-			unseen++
-		} else if r := v.nodes[i].Reading; r.Kind != Free {
-			on[r]++
-			most = max(most, on[r])
-		}
-	}
-	return most + unseen
 }
 
 // count is how many nodes showed this lately.

@@ -2,6 +2,8 @@
 // what a node may hold, and whose turn it is. Nothing here reads a clock or waits.
 package quorum
 
+import "slices"
+
 // Outcome is what one node did in one round, as the public Outcome says.
 type Outcome uint8
 
@@ -31,6 +33,24 @@ const MaxNodes = 64
 
 // Size is N/2+1: two quorums of the same N nodes share a node, for even N too.
 func Size(n int) int { return n/2 + 1 }
+
+// Open tells whether the nodes that may have something are a quorum of our n nodes, or of
+// another list: the indexes of ours, and -1 for another node, which may have it.
+func Open(n int, others [][]int, may func(i int) bool) bool {
+	ours := make([]int, n)
+	for i := range ours {
+		ours[i] = i
+	}
+	return slices.ContainsFunc(append(others, ours), func(list []int) bool {
+		on := 0
+		for _, i := range list {
+			if i < 0 || may(i) {
+				on++
+			}
+		}
+		return on >= Size(len(list))
+	})
+}
 
 // Verdict is what the votes of a round say so far.
 type Verdict uint8

@@ -154,19 +154,13 @@ const foreign = ""
 // may tells whether an owner may be on a quorum, by our list or by another that a node votes
 // by: a node that says nothing may have anything.
 func (c *count) may(owner string) bool {
-	lists := [][]int{nil}
-	for i, n := range c.nodes {
-		lists[0] = append(lists[0], i)
+	var lists [][]int
+	for _, n := range c.nodes {
 		lists = append(lists, n.Lists...)
 	}
-	return slices.ContainsFunc(lists, func(list []int) bool {
-		on := 0
-		for _, i := range list {
-			if i < 0 || !c.nodes[i].Answered || slices.Contains(c.nodes[i].Owners, owner) || owner == foreign && c.nodes[i].Foreign {
-				on++
-			}
-		}
-		return on >= quorum.Size(len(list))
+	return quorum.Open(len(c.nodes), lists, func(i int) bool {
+		n := &c.nodes[i]
+		return !n.Answered || slices.Contains(n.Owners, owner) || owner == foreign && n.Foreign
 	})
 }
 

@@ -92,15 +92,15 @@ var kindMutants = []way{
 	{
 		name: "a hint is believed", takes: "observers are told of a leader by what was published, without a look",
 		by: ". TestForgedHintsTellObserversNothing",
-		edits: []edit{{"internal/election/view.go", "	q, lists := quorum.Size(len(v.nodes)), [][]int{nil}", `	if BROKEN && v.settled.Owner != "" {
+		edits: []edit{{"internal/election/view.go", "	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}", `	if BROKEN && v.settled.Owner != "" {
 		return Verdict{State: Led, Owner: v.settled.Owner, At: now}
 	}
-	q, lists := quorum.Size(len(v.nodes)), [][]int{nil}`}},
+	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}`}},
 	},
 	{
 		name: "an observer knows one list", takes: "an observer says that nobody leads while a leader with another list does",
 		by:    "./internal/membership TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads",
-		edits: []edit{{"internal/election/view.go", "		if lists = append(", "		if BROKEN {\n			s.lists = nil\n		}\n		if lists = append("}},
+		edits: []edit{{"internal/election/view.go", "		if lists, shown = append(", "		if BROKEN {\n			s.lists = nil\n		}\n		if lists, shown = append("}},
 	},
 	{
 		name: "a leader with the token before", takes: "a leader whose hints were lost is shown with the token of the one before",
