@@ -192,7 +192,12 @@ func removedNodeReturns(ctx context.Context, s *scene) {
 	bob := s.enterWith("bob", s.listed(0, 1, 3))
 	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 1)
 	first := s.holds(ctx, bob)
-	s.rival(ctx, ann, first)
+	resting, end := context.WithCancel(ctx)
+	defer end()
+	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	s.rivalFor(ctx, ann, first, 2*scenarioLease) // the node's wait is over within that
+	end()
+	must(<-kept)
 }
 
 func removedNodeEmptied(ctx context.Context, s *scene) {
