@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -101,12 +100,10 @@ func (s *scene) works(ctx context.Context, stage Stage, names ...string) (stop f
 // keeps makes a client of a list hold through what follows, until give is called.
 func (s *scene) keeps(ctx context.Context, name string, stage Stage) (give func()) {
 	t := s.gets(ctx, s.enterWith(name, stage), 3*scenarioLease)
-	resting, stop := context.WithCancel(ctx)
-	kept := s.spawn(func() { s.keep(resting, ctx, t) })
+	stop := s.keep(ctx, t)
 	return func() {
 		lost := t.Remaining() == 0
 		stop()
-		must(<-kept)
 		if lost {
 			must(fmt.Errorf("%s lost its lock", name))
 		}
@@ -165,9 +162,7 @@ func partitionBetweenLists(ctx context.Context, s *scene) {
 		s.visit(ctx, ann, 2*scenarioLease)
 	}
 	first := s.gets(ctx, ann, 2*scenarioLease)
-	resting, end := context.WithCancel(ctx)
-	defer end()
-	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	stop := s.keep(ctx, first)
 	s.relist(ctx, 1, "")
 	bob := s.enterWith("bob", s.listed(2, 3, 4))
 	s.breakNow(Fault{Kind: Cut, Client: bob.Name, Node: 2})
@@ -177,8 +172,8 @@ func partitionBetweenLists(ctx context.Context, s *scene) {
 		_ = first.Write(ctx) // the harm of it: refused or not, the trace says it
 	}
 	time.Sleep(aWhile)
-	end()
-	must(errors.Join(<-kept, next.Release(ctx)))
+	stop()
+	must(next.Release(ctx))
 }
 
 func removedNodeReturns(ctx context.Context, s *scene) {
@@ -192,12 +187,9 @@ func removedNodeReturns(ctx context.Context, s *scene) {
 	bob := s.enterWith("bob", s.listed(0, 1, 3))
 	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 1)
 	first := s.holds(ctx, bob)
-	resting, end := context.WithCancel(ctx)
-	defer end()
-	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	stop := s.keep(ctx, first)
 	s.rivalFor(ctx, ann, first, 2*scenarioLease) // the node's wait is over within that
-	end()
-	must(<-kept)
+	stop()
 }
 
 func removedNodeEmptied(ctx context.Context, s *scene) {

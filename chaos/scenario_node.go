@@ -123,9 +123,7 @@ func patientRestart(ctx context.Context, s *scene) {
 	ann, bob := s.pair(ctx)
 	op := s.operator() //nolint:contextcheck // a Locker's own goroutines outlive every call
 	first := s.holds(ctx, ann)
-	resting, stop := context.WithCancel(ctx)
-	defer stop()
-	kept := s.spawn(func() { s.keep(resting, ctx, first) })
+	stop := s.keep(ctx, first)
 	waited := s.spawn(func() { s.shift(ctx, bob, time.Minute) })
 	for i := range s.stage.Names() {
 		s.restart(Fault{Kind: Forget, Node: i})
@@ -133,17 +131,24 @@ func patientRestart(ctx context.Context, s *scene) {
 		time.Sleep(2 * aWhile) // a renewal
 	}
 	stop()
-	must(errors.Join(<-kept, <-waited))
+	must(<-waited)
 }
 
-// keep extends a lock for as long as its holder believes in it, or until is done,
+// keep extends a lock for as long as its holder believes in it, or until stop is called,
 // and releases it then.
-func (s *scene) keep(until, ctx context.Context, t *Tenure) {
-	for until.Err() == nil && t.Remaining() > 0 {
-		_ = t.Extend(ctx, scenarioLease) // or not: the old lease stands
-		sleep(until, aWhile/2)
+func (s *scene) keep(ctx context.Context, t *Tenure) (stop func()) {
+	resting, end := context.WithCancel(ctx)
+	kept := s.spawn(func() {
+		for resting.Err() == nil && t.Remaining() > 0 {
+			_ = t.Extend(ctx, scenarioLease) // or not: the old lease stands
+			sleep(resting, aWhile/2)
+		}
+		_ = t.Release(ctx) // it may be lost
+	})
+	return func() {
+		end()
+		must(<-kept)
 	}
-	_ = t.Release(ctx) // it may be lost
 }
 
 // Clients that do not mean the same nodes.
