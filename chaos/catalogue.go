@@ -44,8 +44,9 @@ const scenarioSeed = 1
 //
 // It is for a program or an example, and blocks for some seconds at most, in
 // virtual time: meanwhile the process has one processor, and what is printed to os.Stdout is
-// lost. Kits need a MaxTTL of at least three seconds. It fails if
-// there is no scenario of that name, if no kit is given, and where a kit can't be opened.
+// lost. It fails if there is no scenario of that name, no kit is given, a kit can't be opened,
+// or a step can't be done. [ScenarioKit] has kits whose leases fit, such as "redlock": three
+// seconds, and nothing renews them. A [Redlock] with others is refused.
 func PlayScenario(name string, kits ...Kit) ([]Run, error) {
 	s, ok := FindScenario(name)
 	if !ok {
@@ -70,7 +71,7 @@ func PlayScenario(name string, kits ...Kit) ([]Run, error) {
 			return errors.Join(err, stage.Close())
 		})
 		if err != nil {
-			return nil, fmt.Errorf("chaos: %s with %s: %w", name, kit.Name, err)
+			return nil, err
 		}
 		run.Verdict = run.About.Judge.Judge(run.Records)
 		runs = append(runs, run)

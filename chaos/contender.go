@@ -54,12 +54,15 @@ type Kit struct {
 	// Open makes a contender that locks over nodes, which have names. Anyone who
 	// calls it keeps the clients.
 	Open func(nodes []redis.UniversalClient, names []string) (Contender, error)
+
+	redlock bool // it opens a redlockContender
 }
 
 // Redlock is this module's lock, under name, with any of its options: such as
-// redlock.WithoutMembership, to see what that protection is worth.
+// redlock.WithoutMembership, to see what that protection is worth. A plan has a kit of its
+// own ([Plan.Redlock]), and so have scenarios ([ScenarioKit]).
 func Redlock(name string, opts ...redlock.Option) Kit {
-	return Kit{Name: name, Open: func(nodes []redis.UniversalClient, names []string) (Contender, error) {
+	return Kit{Name: name, redlock: true, Open: func(nodes []redis.UniversalClient, names []string) (Contender, error) {
 		locker, err := redlock.New(nodes, append([]redlock.Option{redlock.WithNodeNames(names...)}, opts...)...)
 		if err != nil {
 			return nil, err

@@ -14,7 +14,12 @@ func ExamplePlayScenario() {
 		fmt.Println(err)
 		return
 	}
-	runs, err := chaos.PlayScenario("amnesia-majority", textbook, chaos.Redlock("redlock"))
+	redlock, err := chaos.ScenarioKit("redlock")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	runs, err := chaos.PlayScenario("amnesia-majority", textbook, redlock)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,9 @@
 package chaos
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // What tests use that is no public name.
 type (
@@ -27,6 +30,14 @@ var (
 // Observe is observe.
 func Observe(stage Stage, h *history, lease time.Duration) (stop func(all bool)) {
 	return observe(stage, h, lease)
+}
+
+// Endless is a scenario whose script waits for what does not come: a dead node is to vote.
+func Endless() Scenario {
+	return Scenario{Name: "endless", Nodes: 2, list: []int{0}, script: func(ctx context.Context, s *scene) {
+		s.breakNow(Fault{Kind: Crash, Node: 1})
+		s.relist(ctx, 1, "")
+	}}
 }
 
 // Only is only.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumkit/redlock"
@@ -44,6 +46,9 @@ type Scenario struct {
 // times before three servers were back.
 const scenarioLease = 3 * time.Second
 
+// scriptFor is far more than any script takes: one that waits for what does not come fails.
+const scriptFor = 5 * time.Minute
+
 // scenarioNodes is how many nodes a scenario has that says nothing.
 const scenarioNodes = 5
 
@@ -73,13 +78,16 @@ func (s Scenario) Fit(b Backend) error {
 
 // Play runs the scenario on a stage that was just made, with Nodes nodes, and
 // returns the trace. With guarded, the resource checks the tokens of a kit that
-// has them. It fails if a step can't be done; what the steps showed is for the
-// scenario's Judge.
+// has them. It refuses a [Redlock] whose leases are not those of [ScenarioKit], and fails if
+// a step can't be done; what the steps showed is for the scenario's Judge.
 func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) ([]Record, error) {
 	if n := len(stage.Names()); n < s.Nodes {
 		return nil, fmt.Errorf("chaos: %s: %d nodes: it needs %d", s.Name, n, s.Nodes)
 	}
-	ctx, end := context.WithCancel(ctx)
+	if err := s.suits(kit); err != nil { //nolint:contextcheck // it sends nothing
+		return nil, err
+	}
+	ctx, end := context.WithTimeoutCause(ctx, scriptFor, fmt.Errorf("the scenario is not over after %v", scriptFor))
 	sc := &scene{stage: part{stage, s.list}, kit: kit, history: newHistory(), end: end, roster: &roster{stage: stage, maxTTL: scenarioLease, list: s.list}}
 	defer end()
 	if err := found(sc.stage, scenarioLease); err != nil { //nolint:contextcheck // a Locker's own goroutines outlive every call
@@ -96,11 +104,51 @@ func (s Scenario) Play(ctx context.Context, stage Stage, kit Kit, guarded bool) 
 	}
 	defer sc.close()
 	err = try(func() { s.script(ctx, sc) })
+	if over := context.Cause(ctx); err != nil && over != nil && !errors.Is(err, over) {
+		err = fmt.Errorf("%w: %w", over, err)
+	}
 	stop(false)
 	if err != nil {
 		return sc.history.Records(), fmt.Errorf("chaos: %s with %s: %w", s.Name, kit.Name, err)
 	}
 	return sc.history.Records(), nil
+}
+
+// suits says why a kit of redlock's can't play; nil if it can. Scripts wait for the end of a
+// lease, so none may be longer than scenarioLease, or renewed where nothing shows renewal. A
+// Locker tells neither, but refuses what contradicts them before it sends anything.
+func (s Scenario) suits(kit Kit) error {
+	if !kit.redlock {
+		return nil
+	}
+	over, end := context.WithCancel(context.Background())
+	end()
+	node := redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	defer node.Close()
+	c, err := kit.Open([]redis.UniversalClient{node}, []string{"none"})
+	if err == nil {
+		defer c.Close()
+		_, err = c.Acquire(over, scenarioResource, scenarioLease)
+	}
+	short, longer, renewed := errors.Is(err, redlock.ErrInvalidTTL), false, false
+	if r, ours := c.(*redlockContender); ours {
+		_, err = r.Acquire(over, scenarioResource, scenarioLease+time.Millisecond)
+		longer = !errors.Is(err, redlock.ErrInvalidTTL)
+		_, err = r.Gather(over, only("a", "b"), scenarioLease, false)
+		renewed = !errors.Is(err, redlock.ErrInvalidOption)
+	}
+	shows := func(name string) bool {
+		return slices.ContainsFunc(s.Showings, func(c trace.Showing) bool { return c.Contender == name })
+	}
+	take, fixed := trace.NameRedlock, ", redlock.WithFixedLease()"
+	if shows(trace.NameRenewing) && !shows(take) {
+		take, fixed = trace.NameRenewing, ""
+	}
+	if !short && !longer && (!renewed || kit.Name == trace.NameRenewing || shows(trace.NameRenewing)) {
+		return nil
+	}
+	return fmt.Errorf("chaos: %s with %s: its leases do not fit: take ScenarioKit(%q), or give Redlock "+
+		"redlock.WithTTL(3*time.Second), redlock.WithMaxTTL(3*time.Second)%s", s.Name, kit.Name, take, fixed)
 }
 
 // scene is a scenario while it is played.
@@ -294,7 +342,16 @@ func (s *scene) mendAll(f Fault, nodes ...int) {
 func (s *scene) insist(ctx context.Context, a *actor, within time.Duration) (*Tenure, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return a.Insist(ctx, only(scenarioResource), scenarioLease, everyWhile)
+	t, err := a.Insist(ctx, only(scenarioResource), scenarioLease, everyWhile)
+	return t, late(a, scenarioResource, within, err)
+}
+
+// late says which step failed with err; nil if err is.
+func late(a *actor, resource string, within time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s waits for %s, for which the scenario gives %v: %w", a.Name, resource, within, err)
 }
 
 // gets is insist where the script can't go on without the lock.
@@ -323,9 +380,7 @@ func (s *scene) waits(ctx context.Context, a *actor, w request, within time.Dura
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	t, err := a.Wait(ctx, w, scenarioLease, everyWhile)
-	if err != nil {
-		must(fmt.Errorf("%s: %w", a.Name, err))
-	}
+	must(late(a, w.Resources[0], within, err))
 	return t
 }
 

@@ -157,14 +157,15 @@ func (s *scene) crowd(ctx context.Context, n int) []*actor {
 // rush lets each actor lock once, all at one moment. They differ in how they draw
 // their pauses, and in nothing else.
 func (s *scene) rush(ctx context.Context, actors []*actor) {
-	ctx, cancel := context.WithTimeout(ctx, 10*scenarioLease)
+	const within = 10 * scenarioLease
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var all []<-chan error
 	for i, a := range actors {
 		random := rand.New(rand.NewPCG(uint64(i), 0))
 		all = append(all, s.spawn(func() {
 			t, err := a.Insist(ctx, only(scenarioResource), scenarioLease, impatient(random))
-			must(err)
+			must(late(a, scenarioResource, within, err))
 			time.Sleep(spread(random, aWhile/10))
 			s.finish(ctx, t)
 		}))

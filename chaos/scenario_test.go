@@ -1,12 +1,17 @@
 package chaos_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
+	"github.com/quorumkit/redlock/internal/lab/bubble"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -133,6 +138,60 @@ func TestAScenarioNeedsItsNodes(t *testing.T) {
 	defer stage.Close()
 	if _, err := s.Play(t.Context(), stage, kit, true); err == nil {
 		t.Error("got a run with a node too few")
+	}
+}
+
+// A kit of redlock's with other leases than the scenarios' is refused before it plays.
+func TestAScenarioRefusesLeasesThatDoNotFit(t *testing.T) {
+	const lease = chaos.ScenarioLease
+	ttl, short, fixed := redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithFixedLease()
+	for _, c := range []struct {
+		scenario string
+		kit      chaos.Kit
+		take     string // what the error advises; empty: it plays
+	}{
+		{"gc-pause", chaos.Redlock("redlock"), `ScenarioKit("redlock")`},
+		{"gc-pause", chaos.Redlock("redlock", fixed), "WithMaxTTL(3*time.Second)"},
+		{"gc-pause", chaos.Redlock("redlock", short), "WithTTL(3*time.Second)"},
+		{"gc-pause", chaos.Redlock("redlock", ttl, short), "WithFixedLease()"},
+		{"gc-pause", chaos.Redlock("redlock", redlock.WithTTL(time.Second), redlock.WithMaxTTL(time.Second), fixed), `ScenarioKit("redlock")`},
+		{"late-revocation", chaos.Redlock("redlock"), `ScenarioKit("redlock, renewing")`},
+		{"gc-pause", chaos.Redlock("mine", ttl, short, fixed), ""},
+		{"kleppmann-clock", chaos.Redlock("mine", ttl, short), ""}, // it shows renewal
+		{"amnesia-minority", chaos.Redlock(trace.NameRenewing, ttl, short), ""},
+	} {
+		runs, err := chaos.PlayScenario(c.scenario, c.kit)
+		if c.take == "" && (err != nil || runs[0].Verdict.Rounds == 0) {
+			t.Errorf("%s with %s: got %v; want a run", c.scenario, c.kit.Name, err)
+		}
+		if c.take != "" && (err == nil || !strings.Contains(err.Error(), "leases do not fit") || !strings.Contains(err.Error(), c.take)) {
+			t.Errorf("%s with %s: got %v; want the advice %s", c.scenario, c.kit.Name, err, c.take)
+		}
+	}
+}
+
+// A step that can't be done says which it was, and no script goes on for ever.
+func TestAScenarioSaysWhichStepFailed(t *testing.T) {
+	long := chaos.Kit{Name: "long leases", Open: chaos.Redlock("").Open} // of another library, as far as Play knows
+	_, err := chaos.PlayScenario("gc-pause", long)
+	const wants = "chaos: gc-pause with long leases: bob waits for report, for which the scenario gives 9s: context deadline exceeded\n"
+	if err == nil || !strings.HasPrefix(err.Error(), wants) {
+		t.Errorf("got %v; want %q", err, wants)
+	}
+	kit, err := chaos.ScenarioKit(trace.NameRedlock)
+	testkit.Must(t, err)
+	err = bubble.Run(func() error {
+		stage, err := chaos.NewVirtual(1, 2)
+		if err != nil {
+			return err
+		}
+		_, err = chaos.Endless().Play(context.Background(), stage, kit, true)
+		return errors.Join(err, stage.Close())
+	})
+	for _, want := range []string{"add node-1: ", "the scenario is not over after 5m0s"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %q in it", err, want)
+		}
 	}
 }
 

@@ -60,8 +60,12 @@ func TestAnotherLockIsPlayedAndJudged(t *testing.T) {
 
 // The same plan gives the same run: so the output is known.
 func Example_scenario() {
-	kit, page := Redsync(), &bytes.Buffer{}
-	runs, err := chaos.PlayScenario("amnesia-majority", kit, chaos.Redlock("redlock"))
+	page := &bytes.Buffer{}
+	redlock, err := chaos.ScenarioKit("redlock") // its leases are those of the scenarios
+	if err != nil {
+		log.Fatal(err)
+	}
+	runs, err := chaos.PlayScenario("amnesia-majority", Redsync(), redlock)
 	for _, run := range runs {
 		fmt.Println(run.About.Contender, "violates", len(run.Verdict.Violations), "times")
 	}

@@ -58,11 +58,14 @@ const (
 	// tidyLimit is where the collector no longer rests: somebody works without end,
 	// and no moment comes.
 	tidyLimit = 2 << 30
+	// dialRests is how long a go-redis pool whose node is down may rest before it sees that it
+	// was closed: a goroutine that outlives the bubble is a panic.
+	dialRests = time.Second + time.Millisecond
 )
 
 // TidyUp collects garbage at moments of virtual time at which nobody else is at
-// work, until the function that it returns is called. It is called in a bubble,
-// while turns are taken.
+// work, until the function that it returns is called, which also waits for the last
+// goroutines of clients that were closed. It is called in a bubble, while turns are taken.
 func TidyUp() (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -87,6 +90,7 @@ func TidyUp() (end func()) {
 	return func() {
 		close(stop)
 		<-stopped
+		time.Sleep(dialRests)
 	}
 }
 
