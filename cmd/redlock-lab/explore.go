@@ -41,7 +41,8 @@ func exploreCommand(a *app) cli.Command {
 		About: `Draws plans of half a minute each from --seed and the numbers after it: nodes, clients,
 names, load and faults. Plays them in virtual time, one after another up to --for, and has
 each trace judged. The first one that breaks a rule is shrunk to fewer faults and clients,
-and printed as the command that repeats it.
+and printed as the command that repeats it. It plays redlock; a lock of your own takes a
+test in Go: https://github.com/quorumkit/redlock/blob/main/docs/CHAOS.md#another-lock
 
 The same seed gives the same runs. What finds nothing means something since the same
 exploration finds what a protection is for:
@@ -79,7 +80,7 @@ func (a *app) explore(e *exploration) error {
 		return err
 	}
 	name, err := protected(e.protections)
-	if err != nil {
+	if err = errors.Join(err, e.placed()); err != nil {
 		return err
 	}
 	if e.plan != "" {
@@ -116,7 +117,7 @@ func (e *exploration) draws() bool { return e.html != "" || e.svg != "" || e.tra
 func (a *app) repeat(e *exploration, name string) error {
 	plan, err := chaos.ParsePlan(e.plan)
 	if err != nil {
-		return cli.Usagef("explore: --plan: %w", err)
+		return cli.Usagef("explore: --plan: give the JSON that an exploration which found something prints: %w", err)
 	}
 	run, err := a.playPlan(plan, name, true)
 	if err != nil {

@@ -100,6 +100,17 @@ func TestLabPlaysContendersSideBySide(t *testing.T) {
 	if strings.Contains(r.out, "NOT as claimed") {
 		t.Errorf("got %s", r.out)
 	}
+	guards := []string{}
+	for line := range strings.Lines(r.out) {
+		for _, name := range []string{trace.NameRedlock, trace.NameTextbook, trace.NameSingle} {
+			if rest, of := strings.CutPrefix(line, name+" "); of {
+				guards = append(guards, strings.Fields(rest)[0])
+			}
+		}
+	}
+	if got := strings.Join(guards, " "); got != "on off - -" {
+		t.Errorf("got the guards %s; want on and off for redlock, and none for locks without tokens", got)
+	}
 	all := playedLines(t, run(t, "play", "gc-pause", "--json"))
 	if len(all) < 4 || all[0].Contender != trace.NameRedlock || all[0].Refused != 1 || all[0].AsClaimed == nil || !*all[0].AsClaimed {
 		t.Errorf("got %+v; want four contenders, redlock first, as claimed", all)
@@ -244,7 +255,7 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 	}{
 		{"play nonsense", 64, "no scenario"},
 		{"play gcpause", 64, "(gc-pause?)"},
-		{"play", 64, "one SCENARIO"},
+		{"play", 64, "one SCENARIO of redlock-lab list"},
 		{"sleep", 64, "no command"},
 		{"list all", 64, "got 1"},
 		{"play gc-pause failover", 64, "one SCENARIO"},
@@ -255,21 +266,23 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 		{"play gc-pause --guard=perhaps", 64, "true or false"},
 		{"play gc-pause --seed x", 64, "seed"},
 		{"play gc-pause --server redis-server", 64, "--backend real"},
-		{"play gc-pause --backend real --server no-such-program", 69, "no-such-program"},
+		{"play gc-pause --backend real --server no-such-program", 69, "no server program: exec: \"no-such-program\""},
 		{"play gc-pause --html " + dir + "/no/such/directory/x.html", 1, "no such file"},
 		{"render", 64, "TRACE"},
 		{"render " + dir + "/none", 66, "no such file"},
 		{"explore --for -1s", 64, "positive"},
+		{"explore --for 1s --trace " + dir + "/no/such/directory/t", 1, "no such file"},
 		{"explore --plan {}", 64, "plan"},
+		{"explore --plan x", 64, "the JSON that an exploration which found something prints"},
 	} {
 		r := run(t, strings.Fields(c.args)...)
-		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) {
+		if r.code != c.code || !strings.Contains(r.out+r.errs, c.says) || r.out != "" { // no table: nothing was played
 			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
 		}
 	}
 	bad := filepath.Join(dir, "bad")
 	testkit.Must(t, os.WriteFile(bad, []byte("{\"at\":1}\nnonsense\n"), 0o600))
-	run(t, "render", bad).want(t, 65, "record 2")
+	run(t, "render", bad).want(t, 65, "is no trace, as play --trace writes it", "record 2")
 }
 
 // Without a server program the real backend is not there, and says so.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,7 +159,7 @@ func (a *app) render(name string, o *outputs) error {
 	defer in.Close()
 	runs, err := trace.ReadRuns(in)
 	if err != nil {
-		return &cli.StatusError{Code: exitBadData, Cause: fmt.Errorf("%s: %w", name, err)}
+		return &cli.StatusError{Code: exitBadData, Cause: fmt.Errorf("%s is no trace, as play --trace writes it: %w", name, err)}
 	}
 	return errors.Join(a.save(o, runs), a.report(runs, o))
 }
@@ -174,6 +175,16 @@ func (o *outputs) define(fs *flag.FlagSet) {
 
 // toStdout tells whether a file is stdout.
 func (o *outputs) toStdout() bool { return o.html == "-" || o.svg == "-" || o.trace == "-" }
+
+// placed tells whether the files have a directory, before something is played in vain.
+func (o *outputs) placed() error {
+	for _, file := range []string{o.html, o.svg, o.trace} {
+		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
 
 // save writes the files that were asked for.
 func (a *app) save(o *outputs, runs []chaos.Run) error {
@@ -285,9 +296,13 @@ func showRuns(p *cli.Page, runs []chaos.Run) {
 func runRow(r chaos.Run) []cli.Cell {
 	v, name := r.Verdict, r.About.Contender
 	guard, said := "off", cli.Cell{Text: "keeps every rule", In: cli.Green}
-	if name == "" {
+	tokens := func(rec chaos.Record) bool { return rec.Kind == trace.Held && rec.Token > 0 }
+	switch {
+	case name == "":
 		name, guard = "the trace", "-"
-	} else if r.About.Guarded {
+	case len(r.Records) > 0 && v.Won > 0 && !slices.ContainsFunc(r.Records, tokens): // nothing to check
+		guard = "-"
+	case r.About.Guarded:
 		guard = "on"
 	}
 	if broken := shownRun(r).Broken; len(broken) > 0 {

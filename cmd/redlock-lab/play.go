@@ -36,8 +36,10 @@ away.
   redlock-lab play amnesia-majority --protections off
 
 Contenders are redlock (with the protections that --protections names), redlock-renewing,
-textbook-redlock and single-master. By default all play that the scenario claims something
-about, with a guard that checks tokens before the resource, or without one, as it says.
+textbook (the Redis page's) and single (one master). By default all play that the scenario
+claims something about, with a guard that checks tokens before the resource, or without one,
+as it says. GUARD - means locks without tokens; LOCKS 2 of 54, that two of 54 attempts
+brought a lock.
 
 Backends: virtual (in memory, virtual time, the same from the same seed), embedded (in
 memory, real time), real (processes; clocks that step need a C compiler). None of them
@@ -50,7 +52,7 @@ backend is not available here.`,
 			e := &experiment{}
 			e.define(fs)
 			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(1, args, "one SCENARIO"); err != nil {
+				if err := cli.Exactly(1, args, "one SCENARIO of redlock-lab list"); err != nil {
 					return err
 				}
 				return a.play(ctx, args[0], e)
@@ -77,7 +79,7 @@ func (e *experiment) define(fs *flag.FlagSet) {
 	fs.StringVar(&e.server, "server", "", "the server `PROGRAM` of --backend real; default: the redis-server in PATH")
 	fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the latencies")
 	fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
-	fs.StringVar(&e.contenders, "contender", "", "only the contenders of this `LIST`, separated by commas")
+	fs.StringVar(&e.contenders, "contender", "", "only the contenders of this `LIST`, such as textbook,redlock")
 	fs.BoolFunc("guard", "have the resource check tokens; --guard=false: have it not", func(s string) error {
 		on := s == "true"
 		if !on && s != "false" {
@@ -97,7 +99,7 @@ func (a *app) play(ctx context.Context, name string, e *experiment) error {
 		return cli.Usagef("play: there is no scenario %q%s; see: redlock-lab list", name, guess(name))
 	}
 	backend, err := backendNamed(e.backend)
-	if err != nil {
+	if err = errors.Join(err, e.placed()); err != nil {
 		return err
 	}
 	// The other backends would ignore it, and the user believe it was that server's result.

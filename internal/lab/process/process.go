@@ -27,8 +27,8 @@ const stopFor = 5 * time.Second
 // testServer names the server that is started where a program does not say which.
 const testServer = "REDLOCK_TEST_SERVER"
 
-// ErrNoServer means that neither redis-server nor valkey-server is in PATH.
-var ErrNoServer = errors.New("chaos: no redis-server and no valkey-server in PATH")
+// ErrNoServer means that there is no server program to start.
+var ErrNoServer = errors.New("chaos: no server program")
 
 // Find returns the path of the program that is named, or of the first server in PATH.
 func Find(name string) (string, error) {
@@ -44,7 +44,7 @@ func Find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", ErrNoServer
+	return "", fmt.Errorf("%w: no redis-server and no valkey-server in PATH", ErrNoServer)
 }
 
 // Process is one run of the program. A nil one has ended.

@@ -31,7 +31,7 @@ const (
 	returnAttempts = 5
 )
 
-// ErrNoServer means that neither redis-server nor valkey-server is in PATH.
+// ErrNoServer means that there is no server program to start.
 var ErrNoServer = process.ErrNoServer
 
 // ErrNoFakeClock means that a server's wall clock can't be set here: that takes
