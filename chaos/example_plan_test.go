@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/chaos"
 )
 
@@ -22,6 +23,29 @@ func ExampleNewPlan() {
 	// Output:
 	// true <nil>
 	// crash and forget of a node
+}
+
+// A plan that is written by hand: three of five nodes forget while a client stands still.
+func ExamplePlan() {
+	plan := chaos.Plan{
+		Seed: 1, Nodes: 5, Clients: 3, Names: 1, Lease: 3 * time.Second, MaxTTL: 4 * time.Second, For: 20 * time.Second,
+		Faults: []chaos.Fault{
+			{Kind: chaos.Pause, At: 5 * time.Second, For: 9 * time.Second, Client: "client-0"}, // up to client-2
+			{Kind: chaos.Forget, At: 6 * time.Second, Node: 0},                                 // by its index
+			{Kind: chaos.Forget, At: 6 * time.Second, Node: 1},
+			{Kind: chaos.Forget, At: 6 * time.Second, Node: 2},
+		},
+	}
+	for _, kit := range []chaos.Kit{plan.Redlock("redlock"), plan.Redlock("bare", redlock.WithoutMembership())} {
+		fmt.Println(kit.Name, "passed:", passes(func(t *testing.T) { //nolint:thelper // it is a test
+			if plan.Judge().Judge(chaos.PlayVirtual(t, plan, kit)).Count(chaos.TwoHolders) > 0 {
+				t.Fail()
+			}
+		}))
+	}
+	// Output:
+	// redlock passed: true
+	// bare passed: false
 }
 
 // What happened is written as JSON lines.

@@ -220,6 +220,7 @@ func planned(t *testing.T, p Plan) Plan {
 	if err != nil {
 		t.Fatalf("%s: %v", planVariable, err)
 	}
+	t.Logf("played in the place of the test's plan: that of %s, seed %d, %d faults, %d clients, %v", planVariable, again.Seed, len(again.Faults), again.Clients, again.For)
 	return again
 }
 

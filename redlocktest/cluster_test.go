@@ -121,6 +121,13 @@ func TestLeasesRunWithTheClock(t *testing.T) {
 		if n := c.Clients()[0].Exists(t.Context(), "k").Val(); n != 0 {
 			t.Errorf("at the end: got %d keys; want 0", n)
 		}
+		mustSet(t, c.Clients()[0], "k", "v", 10*time.Second)
+		c.Node(0).Miniredis().SetTime(time.Now().Add(10 * time.Second))
+		mustSet(t, c.Clients()[0], "later", "v", 10*time.Second)
+		time.Sleep(time.Minute)
+		if n := c.Clients()[0].Exists(t.Context(), "k", "later").Val(); n != 1 {
+			t.Errorf("at a clock that jumped and stands: got %d keys; want the later one", n)
+		}
 	})
 }
 

@@ -126,8 +126,12 @@ func (n *Node) newRootPeer() *server.Peer {
 func (n *Node) Name() string { return n.name }
 
 // Miniredis returns the server behind the node, to set or read data without a
-// client, or to set its clock. Its Close, Restart and SetError are not for
-// use: they take away what makes it a node.
+// client, or to set its clock. SetTime jumps to a time and stops there: keys whose TTL
+// is over by then are gone, and no later one ends. A clock that jumps and runs on is a
+// [chaos.Step] in a plan. Its Close, Restart and SetError are not for use: they take away
+// what makes it a node.
+//
+// [chaos.Step]: https://pkg.go.dev/github.com/quorumkit/redlock/chaos#Step
 func (n *Node) Miniredis() *miniredis.Miniredis { return n.mini }
 
 // RunID returns the run_id that INFO gives: 40 hex digits, new after a restart.
