@@ -441,7 +441,7 @@ func TestCloseNamesWhatIsNotReleasedAndWhere(t *testing.T) {
 				if err == nil || errors.Is(err, redlock.ErrNoQuorum) {
 					t.Fatalf("got %v; want an error, and not that of a quorum: two nodes confirmed", err)
 				}
-				for _, word := range []string{"redlock: close: not released on node 1 (node-1): orders/1"} {
+				for _, word := range []string{"redlock: close: not released on node 1 (node-1): orders/1", "; blocked there for up to "} {
 					if !strings.Contains(err.Error(), word) {
 						t.Errorf("got %q; want %q in it", err, word)
 					}

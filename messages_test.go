@@ -174,6 +174,9 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 		for _, more := range []map[string]error{contention(t), endings(t), refusals(t), closings(t), outsiders(t)} {
 			maps.Copy(all, more)
 		}
+		for _, what := range []string{"refused", "refused from the start", "a check refused"} {
+			wantText(t, what, fmt.Sprint(all[what]), "(give the user and the password that the server expects: WithCredentials, or the URL's)")
+		}
 		for what, err := range all {
 			if err == nil {
 				t.Errorf("%s: got no error; want one", what)

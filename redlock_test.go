@@ -320,12 +320,13 @@ func TestOpenSpeaksTLSAndSaysWhatIsWrongWithACertificate(t *testing.T) {
 	}
 	mustRelease(t, lock)
 	for name, tt := range map[string]struct {
-		opts []redlock.Option
+		opts   []redlock.Option
+		remedy string
 	}{
-		"another CA":            {opts(redlock.WithTLS(&tls.Config{RootCAs: newAuthority(t).pool(), MinVersion: tls.VersionTLS12}))},
-		"the system's CAs":      {nil},
-		"no client certificate": {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), MinVersion: tls.VersionTLS12}))},
-		"another name":          {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), ServerName: "other", MinVersion: tls.VersionTLS12}))},
+		"another CA":            {opts(redlock.WithTLS(&tls.Config{RootCAs: newAuthority(t).pool(), MinVersion: tls.VersionTLS12})), "(name the authority that signed the server's certificate: WithTLS, or"},
+		"the system's CAs":      {nil, "(name the authority that signed"},
+		"no client certificate": {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), MinVersion: tls.VersionTLS12})), "(show a certificate that the server accepts, by WithTLS with Certificates"},
+		"another name":          {opts(redlock.WithTLS(&tls.Config{RootCAs: a.pool(), ServerName: "other", MinVersion: tls.VersionTLS12})), "(use an address that the server's certificate is for"},
 	} {
 		began := time.Now()
 		l, err := redlock.Open(t.Context(), []string{url}, tt.opts...)
@@ -333,8 +334,8 @@ func TestOpenSpeaksTLSAndSaysWhatIsWrongWithACertificate(t *testing.T) {
 			must(t, l.Close())
 		}
 		wantError(t, name, err, redlock.ErrMisconfigured)
-		if err != nil && !strings.Contains(err.Error(), "certificate") {
-			t.Errorf("%s: got %v; want it to speak of the certificate", name, err)
+		if err != nil && !strings.Contains(err.Error(), tt.remedy) {
+			t.Errorf("%s: got %v; want %q in it", name, err, tt.remedy)
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("%s: took %v; want it at once, since waiting does not mend it", name, took)

@@ -398,7 +398,7 @@ func TestAnErrorSaysThatTheLockerItselfHoldsTheName(t *testing.T) {
 		outer, then []redlock.AcquireOption
 		want        string
 	}{
-		{"exclusive inside exclusive", alone, alone, "this Locker holds it, or queues for it"},
+		{"exclusive inside exclusive", alone, alone, "this Locker holds it, or queues for it (under the context of the hold, WithReentry enters it)"},
 		{"shared inside exclusive", alone, shared, "this Locker holds it, or queues for it"},
 		{"exclusive inside shared", shared, alone, "this Locker holds it"},
 		{"a slot inside a slot", slots, slots, "this Locker holds 1 of its slots"},

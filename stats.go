@@ -67,7 +67,7 @@ type NodeStats struct {
 	Name     string
 	Down     bool // it does not answer, or refuses, as far as is known
 	Abstains bool // it answers and does not vote, as far as is known
-	Refuses  bool // it answers and refuses to write, so that it grants nothing, as far as is known
+	Refuses  bool // it answers and refuses to write, or lacks a right for what each lock does, as far as is known
 
 	Granted   uint64
 	Taken     uint64
@@ -278,6 +278,7 @@ type unreleased struct {
 	node  int
 	name  string
 	names []string
+	left  time.Duration // of the longest lease
 	cause error
 }
 
@@ -296,7 +297,7 @@ func (e *unreleasedError) Error() string {
 		if more := len(u.names) - mostNamed; more > 0 {
 			fmt.Fprintf(&b, " and %d more", more)
 		}
-		b.WriteString(": " + fault.Unnamed(u.cause.Error()))
+		fmt.Fprintf(&b, ": %s; blocked there for up to %v", fault.Unnamed(u.cause.Error()), max(u.left, time.Second).Round(time.Second))
 	}
 	return b.String()
 }
@@ -315,10 +316,12 @@ func (e *unreleasedError) Unwrap() []error {
 func (l *Locker) unreleased() error {
 	var e unreleasedError
 	for i, n := range l.nodes {
-		u := unreleased{node: i, name: n.Name}
-		if u.names, u.cause = n.Unreleased(l.clock.Early()); len(u.names) == 0 {
+		u, now := unreleased{node: i, name: n.Name}, l.clock.Early()
+		var until clock.Instant
+		if u.names, until, u.cause = n.Unreleased(now); len(u.names) == 0 {
 			continue
 		}
+		u.left = until.Sub(now)
 		for k, name := range u.names {
 			u.names[k] = strings.TrimPrefix(lua.NameOf(name), l.cfg.prefix)
 		}

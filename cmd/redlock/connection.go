@@ -114,7 +114,8 @@ type session struct {
 
 	mu      sync.Mutex // guards the fields below
 	outside map[string]bool
-	lacks   *stopwatch // since when attempts find no quorum; nil if the last one found it
+	lacks   *stopwatch    // since when attempts find no quorum; nil if the last one found it
+	failed  redlock.Event // the last renewal without a quorum; zero if the lock was confirmed since
 
 	warn   func(string)
 	raises sync.Once // EventMaxTTLRaised comes from each node: one warning for all
@@ -210,6 +211,14 @@ func (s *session) observe(e redlock.Event) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.outside[e.Name] = e.Kind == redlock.EventNodeAbstains
+	case redlock.EventExtendFailed, redlock.EventLockExtended:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.Err != nil {
+			s.failed = e
+		} else if e.Resource == s.failed.Resource {
+			s.failed = redlock.Event{}
+		}
 	case redlock.EventAttemptFailed, redlock.EventAcquireFailed, redlock.EventLockAcquired:
 		s.wanted(e.Kind == redlock.EventAttemptFailed && e.Reason == redlock.ReasonNoQuorum)
 	}
@@ -227,6 +236,16 @@ func (s *session) wanted(lacks bool) {
 		since := startWatch()
 		s.lacks = &since
 	}
+}
+
+// unconfirmed is why the last renewal found no quorum, behind a colon; empty if it did.
+func (s *session) unconfirmed() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed.Err == nil {
+		return ""
+	}
+	return ": " + unnamed(oneLine(s.failed.Err))
 }
 
 // lacking is for how long a lock has been wanted without a quorum; 0 if it is not.

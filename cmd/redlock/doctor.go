@@ -117,13 +117,6 @@ func reportOf(r redlock.Report) reportShows {
 // each kind once: a fault that all nodes share would repeat them.
 func (a *app) showReport(r redlock.Report) error {
 	p := a.NewPage()
-	p.Printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(r.Findings), "finding"))
-	if text := serversOf(r); text != "" {
-		p.WriteString(cli.Note("servers: " + text))
-	}
-	if len(r.Findings) == 0 {
-		return a.Flush(p)
-	}
 	rows := [][]cli.Cell{cli.Row("", "CODE", "NODE", "WHAT")}
 	of := map[string]int{} // how many nodes have the same finding
 	for _, f := range r.Findings {
@@ -141,6 +134,13 @@ func (a *app) showReport(r redlock.Report) error {
 		line := cli.Row(f.Severity.String(), string(f.Code), at, redact(f.What))
 		line[0].In = severityColor(f.Severity)
 		rows = append(rows, line)
+	}
+	p.Printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(rows)-1, "finding"))
+	if text := serversOf(r); text != "" {
+		p.WriteString(cli.Note("servers: " + text))
+	}
+	if len(r.Findings) == 0 {
+		return a.Flush(p)
 	}
 	p.Table(rows)
 	told := map[string]bool{}

@@ -33,6 +33,7 @@ type lockFlags struct {
 	limit    int  // 0 if none
 	lets     bool // --revocable
 	keys     []string
+	session  *session // set by withLocks
 	waitSet  func() bool
 	signals  chan os.Signal // that ask for the end, from before anything is sent
 	held     stopwatch      // since the lock was granted

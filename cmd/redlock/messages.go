@@ -170,6 +170,7 @@ func blot(s string, from, to int) {
 // flagsOf are the flags for the options that the library's messages name. An option that is
 // not here has no flag, and keeps its name.
 var flagsOf = map[string]string{
+	"WithCredentials":    "--user and --password-file",
 	"WithHolder":         "--holder",
 	"WithLimit":          "--limit",
 	"WithMaxHold":        "--max-hold",
@@ -191,8 +192,8 @@ var (
 	// both are messages that name the flag as well: a plain replacement would say it twice.
 	both = strings.NewReplacer(
 		"WithNodeNames, or --node-names", "--node-names",
-		"--cacert, WithTLS, or the client's TLSConfig", "--cacert",
-		"--cert and --key, WithTLS", "--cert and --key",
+		"WithTLS, or the client's TLSConfig", "WithTLS",
+		"WithTLS with Certificates", "--cert and --key",
 	)
 )
 

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,10 +19,10 @@ func TestRefusedCredentialsAreAConfigurationEverywhere(t *testing.T) {
 	}
 	nodes := strings.Join(without, ",")
 	for _, args := range []string{"exec -n k true", "nodes join --wait --timeout 1s", "nodes admit --yes"} {
-		run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(args)...)...).want(t, 78, "credentials refused")
+		run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(args)...)...).want(t, 78, "credentials refused", "(give the user and the password that the server expects: --user and --password-file, or the URL's)")
 	}
 	r := run(t, nodes, "doctor", "--node-timeout", "1s")
-	r.want(t, r.code, "it refuses the client: credentials refused")
+	r.want(t, r.code, "it refuses the client: credentials refused", "--user and --password-file")
 	if n := strings.Count(strings.Join(strings.Fields(r.out), " "), "it refuses the client"); n != 1 {
 		t.Errorf("got\n%s\nwant it said once; got %d times", r.out, n)
 	}
@@ -39,5 +40,52 @@ func TestTheEndOfAWaitIsToldInOneLine(t *testing.T) {
 		if strings.Count(r.errs, "\n") != 1 || strings.Contains(r.errs, "deadline") {
 			t.Errorf("%s: got %q; want one line", args, r.errs)
 		}
+	}
+}
+
+// A right that is missing is named where its lack shows: when a lock is lost, is not released,
+// or is to be taken away.
+func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lacks, args string
+		code        int
+		says        []string
+	}{
+		{"-pexpire", "exec --ttl 3s k sleep 12", 124, []string{
+			"ending sleep: no quorum confirms k any more: extend k: no quorum: ", "the user's ACL lacks a right: ", "; redlock nodes acl prints the rights",
+		}},
+		{"-del", "exec --ttl 3s k true", 0, []string{"close: not released on node 0 (", "redlock nodes acl prints the rights; blocked there for up to "}},
+		{"-watch", "release k --force --yes", 69, []string{"'watch' command; redlock nodes acl --for release", "prints the rights"}},
+		{"resetkeys ~redlock:*", "exec -n k true", 78, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}},
+	} {
+		t.Run(c.lacks, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := masters(t, 3)
+			if c.lacks == "-watch" {
+				_, err := open(t, nodes).Acquire(t.Context(), "k")
+				must(t, err)
+			}
+			for _, s := range servers {
+				args := []any{"ACL", "SETUSER", "default"}
+				for rule := range strings.FieldsSeq(c.lacks) {
+					args = append(args, rule)
+				}
+				must(t, s.Client().Do(t.Context(), args...).Err())
+			}
+			r := run(t, nodes, append([]string{"--node-timeout", "500ms"}, strings.Fields(c.args)...)...)
+			r.out = strings.Join(strings.Fields(r.out), " ")
+			r.want(t, c.code, c.says...)
+		})
+	}
+}
+
+// What is the same of all nodes is one finding, in one row.
+func TestTheDoctorCountsTheFindingsThatItShows(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	r := run(t, nodes, "doctor", "--node-timeout", "1s")
+	if rows := strings.Count(r.out, " all nodes ") + strings.Count(r.out, " cluster "); rows == 0 || !strings.Contains(r.out, fmt.Sprintf(": %d finding", rows)) {
+		t.Errorf("got\n%s\nwant its %d rows counted", r.out, rows)
 	}
 }

@@ -203,11 +203,14 @@ func removeShared(ctx context.Context, c *redis.Client, key string, life time.Du
 	return sharers, changed(err)
 }
 
-// changed explains that a transaction found the key changed. It is not tried again: the
-// holder that is there now is another than the operator decided about.
+// changed explains that a transaction found the key changed, or that it was refused. It is not
+// tried again: the holder that is there now is another than the operator decided about.
 func changed(err error) error {
-	if errors.Is(err, redis.TxFailedErr) {
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
 		return fmt.Errorf("it changed at the same moment: %w", err)
+	case redis.IsPermissionError(err):
+		return fmt.Errorf("%w; redlock nodes acl --for release prints the rights", err)
 	}
 	return err
 }

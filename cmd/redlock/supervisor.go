@@ -278,7 +278,7 @@ func (s *supervisor) reason() string {
 	case s.atMaximum():
 		return fmt.Sprintf("%s was held for --max-hold %v", s.lock.label(), s.execution.maxHold)
 	}
-	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label())
+	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label()) + s.execution.session.unconfirmed()
 }
 
 // sleep waits until something happens, or the next decision is due. A channel that stays

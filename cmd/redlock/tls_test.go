@@ -75,10 +75,10 @@ func TestNodesWithCertificatesOfTheirOwn(t *testing.T) {
 	}{
 		{"nodes admit --yes --cacert " + cert + " --cert " + cert + " --key " + key, 0, "1 vote of 1 node"},
 		{"--cacert " + cert + " --cert " + cert + " --key " + key + " exec k true", 0, ""},
-		{"nodes", 69, "certificate"},
+		{"nodes", 69, "(name the authority that signed"},
 		{"nodes --cacert " + other + " --cert " + cert + " --key " + key, 69, "certificate"},
 		{"exec -n --cacert " + cert + " k true", 78, "certificate"},
-		{"exec -n --cacert " + cert + " --cert " + other + " --key " + otherKey + " k true", 78, "certificate"},
+		{"exec -n --cacert " + cert + " --cert " + other + " --key " + otherKey + " k true", 78, "by --cert and --key, or set tls-auth-clients no)"},
 		{"nodes --cert " + cert, 64, "--key"},
 		{"nodes --cacert " + key, 78, "no certificate"},
 		{"nodes --cacert " + cert + ".none", 78, "--cacert"},

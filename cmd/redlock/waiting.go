@@ -29,6 +29,7 @@ const (
 // hold the lock, as flock is: that is what a lock is for.
 func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	return a.withSession(ctx, func(ctx context.Context, s *session) error {
+		f.session = s
 		watching, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() { a.tellWaits(watching, s, labelOf(f.keys)) })

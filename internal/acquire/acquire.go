@@ -47,7 +47,7 @@ func (a *Acquirer) Acquire(ctx context.Context, key string, t Terms) (Success, e
 	return g, err
 }
 
-var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it", fault.ErrNotAcquired)
+var errBusy = fmt.Errorf("%w: this Locker holds it, or queues for it (under the context of the hold, WithReentry enters it)", fault.ErrNotAcquired)
 
 // acquireShared is Acquire of a shared hold. The goroutines of this Locker that want to share
 // the name, and whose turn has come, are a group: each asks by itself at first, and once the

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,7 @@ func putQuestions(ctx context.Context, n *node.Node, bound time.Duration, questi
 	for _, q := range questions {
 		// A client that fails before it sends may leave the commands as they were.
 		if q.Err() == nil && q.Val() == nil {
-			q.SetErr(errors.Join(node.ErrNoReply, err))
+			q.SetErr(cmp.Or(err, node.ErrNoReply))
 		}
 	}
 }
@@ -140,7 +141,7 @@ func putQuestions(ctx context.Context, n *node.Node, bound time.Duration, questi
 // could not be made, or not be set up.
 func told(questions []question) error {
 	for _, q := range questions {
-		if isRefused(q.Err()) {
+		if node.RefusesLogin(q.Err()) {
 			return q.Err()
 		}
 	}
@@ -158,12 +159,6 @@ func told(questions []question) error {
 		}
 	}
 	return first
-}
-
-// isRefused tells whether the server refuses the client's credentials.
-func isRefused(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && node.HasAnyPrefix(reply.Error(), "NOAUTH", "WRONGPASS", "ERR AUTH")
 }
 
 func (e *exam) readInfo(q question) {

@@ -186,7 +186,7 @@ var judged = []struct {
 	{"a certificate that has expired", silence(x509.CertificateInvalidError{Reason: x509.Expired}), "error tls 4: Renew the server's certificate"},
 	{"a certificate of nobody known", silence(x509.UnknownAuthorityError{}), "error tls 4: Name the authority"},
 	{"a certificate of another host", silence(x509.HostnameError{Certificate: &x509.Certificate{}}), "error tls 4: an address that the server's certificate is for"},
-	{"a certificate that the server does not accept", silence(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), "error tls 4: this client's certificate"},
+	{"a certificate that the server does not accept", silence(&net.OpError{Op: "remote error", Err: errors.New("bad certificate")}), "error tls 4: Show a certificate that the server accepts"},
 	{"a certificate that is not accepted otherwise", silence(&tls.CertificateVerificationError{Err: errors.New("x")}), "error tls 4: See what the server's certificate"},
 	{"TLS to a port without it", silence(tls.RecordHeaderError{Msg: "x"}), "error tls 4: tls-port"},
 	{"no TLS to a port with it", silence(fmt.Errorf("x: %w", node.ErrSpeaksTLS)), "error tls 4: rediss://"},

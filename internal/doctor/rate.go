@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -175,11 +174,6 @@ var (
 		"It can't vote until its data are loaded",
 		"Wait; INFO persistence tells how far it is",
 	}
-	aboutCredentials = diagnosis{
-		FindingCredentials,
-		"It can't vote, and waiting does not mend it",
-		"Give the client the user and the password that the server expects",
-	}
 	aboutFull = diagnosis{FindingMaxClients, "It runs, and closes each new connection: it can't vote for this client", aboutMaxClients.remedy}
 	aboutBusy = diagnosis{
 		FindingBusy,
@@ -188,17 +182,12 @@ var (
 	}
 )
 
-// Why TLS can't be set up; each ends in a remedy of its own.
+// tlsWhy is why it matters that TLS can't be set up.
 const tlsWhy = "It can't vote for this client, and waiting does not mend it"
 
 var (
-	aboutExpired = diagnosis{FindingTLS, tlsWhy, "Renew the server's certificate, have the server read it, and look at the clock of this machine"}
-	aboutUnknown = diagnosis{FindingTLS, tlsWhy, "Name the authority that signed the server's certificate: --cacert, WithTLS, or the client's TLSConfig"}
-	aboutHost    = diagnosis{FindingTLS, tlsWhy, "Use an address that the server's certificate is for, or have one made for this address"}
-	aboutShown   = diagnosis{FindingTLS, tlsWhy, "The server does not accept this client's certificate: show one that it does (--cert and --key, WithTLS), or set tls-auth-clients no"}
 	aboutNoTLS   = diagnosis{FindingTLS, tlsWhy, "That port speaks no TLS: give the server's tls-port, or a URL with redis://"}
 	aboutOnlyTLS = diagnosis{FindingTLS, tlsWhy, "That port speaks TLS alone: give rediss://, or the server's port without it"}
-	aboutTLS     = diagnosis{FindingTLS, tlsWhy, "See what the server's certificate and the client's TLS settings are"}
 )
 
 // aboutProtected is of a server that would answer on its own machine.
@@ -210,15 +199,17 @@ var aboutProtected = diagnosis{
 
 // silent is a node that told nothing.
 func (d *doctor) silent(i int, err error) {
-	if isRefused(err) {
-		d.find(SeverityError, i, aboutCredentials, "it refuses the client: %s", fault.Reason(err))
+	remedy := node.Remedy(err)
+	err = fault.Once(err, " ("+remedy+")")
+	if node.RefusesLogin(err) {
+		d.find(SeverityError, i, diagnosis{FindingCredentials, tlsWhy, sentence(remedy)}, "it refuses the client: %s", fault.Reason(err))
 		return
 	}
 	if errors.Is(err, node.ErrProtected) || strings.HasPrefix(err.Error(), "DENIED") {
 		d.find(SeverityError, i, aboutProtected, "it is in protected mode: %s", fault.Reason(err))
 		return
 	}
-	if about, ok := tlsFault(err); ok {
+	if about, ok := tlsFault(err, remedy); ok {
 		d.find(SeverityError, i, about, "no TLS connection: %s", fault.Reason(err))
 		return
 	}
@@ -261,30 +252,21 @@ func partingWords(ctx context.Context, n *node.Node, err error) error {
 }
 
 // tlsFault tells what is wrong with TLS, if TLS keeps the node away.
-func tlsFault(err error) (diagnosis, bool) {
-	var (
-		invalid   x509.CertificateInvalidError
-		unknown   x509.UnknownAuthorityError
-		host      x509.HostnameError
-		untrusted *tls.CertificateVerificationError
-		plain     tls.RecordHeaderError
-		op        *net.OpError
-	)
+func tlsFault(err error, remedy string) (diagnosis, bool) {
+	var plain tls.RecordHeaderError
 	switch {
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return aboutExpired, true
-	case errors.As(err, &unknown):
-		return aboutUnknown, true
-	case errors.As(err, &host):
-		return aboutHost, true
 	case errors.As(err, &plain), errors.Is(err, node.ErrSpeaksPlain):
 		return aboutNoTLS, true
 	case errors.Is(err, node.ErrSpeaksTLS):
 		return aboutOnlyTLS, true
-	case errors.As(err, &op) && op.Op == "remote error":
-		return aboutShown, true
-	case errors.As(err, &untrusted):
-		return aboutTLS, true
 	}
-	return diagnosis{}, false
+	return diagnosis{FindingTLS, tlsWhy, sentence(remedy)}, remedy != ""
+}
+
+// sentence is a remedy as a sentence of its own.
+func sentence(remedy string) string {
+	if remedy == "" {
+		return ""
+	}
+	return strings.ToUpper(remedy[:1]) + remedy[1:]
 }

@@ -66,7 +66,7 @@ func silentFaults() []planted {
 		},
 		{
 			"a certificate that the server does not accept",
-			overTLS(nil, true, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }), "error tls 4: this client's certificate",
+			overTLS(nil, true, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }), "error tls 4: Show a certificate that the server accepts",
 		},
 	}
 }

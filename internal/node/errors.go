@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -144,10 +145,14 @@ func Explain(err error) error {
 		switch text := reply.Error(); {
 		case strings.HasPrefix(text, "DENIED"):
 			return fmt.Errorf("%w: %w: %w", fault.ErrMisconfigured, ErrProtected, err)
-		case HasAnyPrefix(text, "NOAUTH", "WRONGPASS"):
-			return fmt.Errorf("%w: credentials refused: %w", fault.ErrMisconfigured, err)
+		case HasAnyPrefix(text, refusedLogins...):
+			return fmt.Errorf("%w: credentials refused: %w (%s)", fault.ErrMisconfigured, err, Remedy(err))
 		case lacksRight(err):
-			return fmt.Errorf("%w: the user's ACL lacks a right: %w; redlock nodes acl prints the rights", fault.ErrMisconfigured, err)
+			what := " prints the rights"
+			if strings.Contains(text, " key") {
+				what = " 'PATTERN' prints the rights for names like it"
+			}
+			return fmt.Errorf("%w: the user's ACL lacks a right: %w; redlock nodes acl%s", fault.ErrMisconfigured, err, what)
 		case strings.HasPrefix(text, "ERR unknown command"):
 			what, _, _ := strings.Cut(text, ", with args") // a script would follow
 			return fmt.Errorf("%w: it lacks a command, as does a Sentinel, which keeps no keys: give its master: %s", fault.ErrMisconfigured, what)
@@ -161,7 +166,7 @@ func Explain(err error) error {
 		return err
 	// "remote error" is how Go names an alert of the server: it refused our side of TLS.
 	case errors.As(err, &untrusted), errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("%w: TLS failed: %w", fault.ErrMisconfigured, err)
+		return fmt.Errorf("%w: TLS failed: %w (%s)", fault.ErrMisconfigured, err, Remedy(err))
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return fmt.Errorf("%w: %w", ErrUnreached, err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
@@ -171,6 +176,42 @@ func Explain(err error) error {
 	default:
 		return err
 	}
+}
+
+// refusedLogins begin what a server says to credentials that it does not take.
+var refusedLogins = []string{"NOAUTH", "WRONGPASS", "ERR AUTH"}
+
+// RefusesLogin tells whether the server refuses the client's credentials.
+func RefusesLogin(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && HasAnyPrefix(reply.Error(), refusedLogins...)
+}
+
+// Remedy is what to do where credentials or certificates are refused, as Explain says it and
+// the doctor advises; empty for any other error.
+func Remedy(err error) string {
+	var (
+		invalid   x509.CertificateInvalidError
+		unknown   x509.UnknownAuthorityError
+		host      x509.HostnameError
+		untrusted *tls.CertificateVerificationError
+		op        *net.OpError
+	)
+	switch {
+	case RefusesLogin(err):
+		return "give the user and the password that the server expects: WithCredentials, or the URL's"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the server's certificate, have the server read it, and look at the clock of this machine"
+	case errors.As(err, &unknown):
+		return "name the authority that signed the server's certificate: WithTLS, or the client's TLSConfig"
+	case errors.As(err, &host):
+		return "use an address that the server's certificate is for, or have one made for this address"
+	case errors.As(err, &op) && op.Op == "remote error":
+		return "show a certificate that the server accepts, by WithTLS with Certificates, or set tls-auth-clients no"
+	case errors.As(err, &untrusted):
+		return "see what the server's certificate and the client's TLS settings are"
+	}
+	return ""
 }
 
 // saysFirst tells whether err is a reply that begins so. Most errors here are nil, and

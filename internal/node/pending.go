@@ -432,14 +432,14 @@ func (q *pending) apart(c *call, cause error) bool {
 	return true
 }
 
-// unreleased are the names whose releases wait, or are in the flush that is out, and why
-// one of them was refused; nil if none was.
-func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, cause error) {
+// unreleased are the names whose releases wait, or are in the flush that is out, when the last
+// of them is free, and why one was refused; nil if none was.
+func (q *pending) unreleased(sending []Release, now clock.Instant) (names []string, until clock.Instant, cause error) {
 	add := func(r *Release) {
 		if r.Until <= now || q.clear(r) {
 			return
 		}
-		names = append(names, r.Claim.Key)
+		names, until = append(names, r.Claim.Key), max(until, r.Until)
 		if r.rejected != nil && cause == nil {
 			cause = r.rejected.cause
 		}
@@ -452,5 +452,5 @@ func (q *pending) unreleased(sending []Release, now clock.Instant) (names []stri
 	for _, h := range q.passes {
 		add(&h.Old)
 	}
-	return names, cause
+	return names, until, cause
 }

@@ -71,12 +71,12 @@ func (b *batch) metOurOwn(key string, reply int64) bool {
 	return held && b.unreleased[key]
 }
 
-// Unreleased are the names that the node was not seen to release, in order, and why: what
-// Close reports. A key whose lease is over has ended by itself, and is none of them.
-func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
+// Unreleased are the names that the node was not seen to release, in order, when their leases
+// are over, and why: what Close reports. A key whose lease is over is none of them.
+func (n *Node) Unreleased(now clock.Instant) (names []string, until clock.Instant, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	names, cause = n.queue.unreleased(n.sending, now)
+	names, until, cause = n.queue.unreleased(n.sending, now)
 	switch {
 	case n.down.cause != nil:
 		cause = n.down.cause
@@ -84,7 +84,7 @@ func (n *Node) Unreleased(now clock.Instant) (names []string, cause error) {
 		cause = round.ErrTimeout
 	}
 	slices.Sort(names)
-	return slices.Compact(names), cause
+	return slices.Compact(names), until, cause
 }
 
 // writeRefusals are what a server says that answers and does not write: its memory
