@@ -124,12 +124,12 @@ func execCommand(a *app) cli.Command {
 		About:    execAbout,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "exec"}
-			e.define(fs)
+			e.define(fs, "CMD is dead after this `DURATION`, its first signal comes\n--kill-after earlier: exit status 123")
 			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
 			// For cron on several machines: the clocks differ by some seconds, so a job that takes
 			// one second would run once on each machine.
-			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier:\nfor short cron jobs on machines whose clocks differ")
+			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier, or fails:\nfor short cron jobs on machines whose clocks differ")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
 				return nil
@@ -212,7 +212,8 @@ func (e *execution) takeSignals() (err error) {
 // times relates the durations to each other. A relation that can't be kept is refused, not
 // repaired: a smaller grace than the user wrote would cut the command's cleaning up short.
 func (e *execution) times() error {
-	if e.grace == 0 {
+	unsaid := e.grace == 0
+	if unsaid {
 		e.grace = e.ttl / graceShare
 	}
 	e.margin = min(e.grace/marginShare, maxMargin)
@@ -221,9 +222,10 @@ func (e *execution) times() error {
 	// a sixth for renewals that fail.
 	case e.grace < 0 || e.grace > e.ttl/2:
 		return cli.Usagef("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
-	// The first signal would be due at the command's start.
-	case e.maxHold > 0 && e.maxHold <= e.grace:
-		return cli.Usagef("--max-hold %v: give more than --kill-after, %v", e.maxHold, e.grace)
+	// The first signal would be due at the command's start, or most of the time would be for
+	// a grace that nobody asked for.
+	case e.maxHold > 0 && (e.maxHold <= e.grace || unsaid && e.maxHold < 2*e.grace):
+		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, %v, before that: give twice as much, or a shorter --kill-after", e.maxHold, e.grace)
 	case e.keeps && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
 		return cli.Usagef("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
 	}

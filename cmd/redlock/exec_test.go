@@ -387,7 +387,7 @@ func TestExecHoldsAtLeastAndAtMost(t *testing.T) {
 	}
 	began = time.Now()
 	execute(t, nodes, "--max-hold", "3s", "--kill-after", "1400ms", "--signal", "USR1", "k", "sh", "-c",
-		`trap "echo asked; exit 0" USR1; while :; do sleep 0.01; done`).want(t, 123, "asked", "--max-hold")
+		`trap "echo asked; exit 0" USR1; while :; do sleep 0.01; done`).want(t, 123, "asked", "k was held for ", "CMD must be dead after --max-hold 3s")
 	if took := time.Since(began); took < 1600*time.Millisecond {
 		t.Errorf("got it ended after %v; want 1.6s at least", took)
 	}

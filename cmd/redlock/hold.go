@@ -40,7 +40,7 @@ program ends, for any reason: nothing is killed here. Where a command can be giv
 exec is safer. With --json, the end is told on stderr as well, as exec tells it.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			f := &lockFlags{}
-			f.define(fs)
+			f.define(fs, "end after this `DURATION`, renewed or not: exit status 123")
 			return func(ctx context.Context, args []string) error {
 				err := f.take(args)
 				a.ending.of(f.keys)

@@ -52,9 +52,8 @@ With --json, what happens is told on stderr, one value a line: "held", "ending",
 "revoked", "ended" as by exec, and "waiting" before each campaign.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "lead"}
-			e.defineHold(fs)
+			e.defineHold(fs, "CMD is dead after this `DURATION` of a lead, its first signal comes\n--kill-after earlier; then campaign again")
 			e.defineEnd(fs)
-			cli.DurationFlag(fs, &e.maxHold, "max-hold", 0, "lead for this `DURATION` at most, then end CMD and campaign again")
 			return func(ctx context.Context, args []string) error {
 				err := e.takeLead(args)
 				a.ending.of(e.keys)

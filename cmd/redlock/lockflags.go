@@ -39,11 +39,10 @@ type lockFlags struct {
 	held     stopwatch      // since the lock was granted
 }
 
-// define adds the flags of exec and hold. lead has a --max-hold of its own, which
-// ends one lead: the program goes on.
-func (f *lockFlags) define(fs *flag.FlagSet) {
-	f.defineHold(fs)
-	cli.DurationFlag(fs, &f.maxHold, "max-hold", 0, "end after this `DURATION`, renewed or not: exit status 123")
+// define adds the flags of exec and hold, and what --max-hold does: of lead it
+// ends one lead, and the program goes on.
+func (f *lockFlags) define(fs *flag.FlagSet, most string) {
+	f.defineHold(fs, most)
 	fs.BoolVar(&f.now, "n", false, "do not wait: give up if somebody else holds it")
 	fs.BoolVar(&f.shared, "shared", false, "hold it beside others that do so too, never beside one without --shared")
 	fs.Func("limit", fmt.Sprintf("hold it beside at most `N`-1 others that give the same N, 1 to %d", redlock.MaxLimit), f.takeLimit)
@@ -59,7 +58,8 @@ func (f *lockFlags) takeLimit(text string) error {
 }
 
 // defineHold adds those that lead has as well.
-func (f *lockFlags) defineHold(fs *flag.FlagSet) {
+func (f *lockFlags) defineHold(fs *flag.FlagSet, most string) {
+	cli.DurationFlag(fs, &f.maxHold, "max-hold", 0, most)
 	cli.DurationFlag(fs, &f.ttl, "ttl", redlock.DefaultTTL, "the lease that is renewed meanwhile, a `DURATION`: how long a dead holder blocks others")
 	cli.DurationFlag(fs, &f.wait, "wait", 0, "give up after this `DURATION` (default: wait until the lock is free, and nodes answer)")
 	fs.IntVar(&f.busyCode, "E", exitBusy, "the exit `STATUS` if somebody else holds it")

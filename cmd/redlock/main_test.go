@@ -246,6 +246,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"lead --wait -1s k true", 64, "--wait -1s"},
 		{"lead --shared k true", 64, "-shared; see: redlock help lead"},
 		{"lead --max-hold 1s k true", 64, "--kill-after"},
+		{"exec --max-hold 4s k true", 64, "its first signal --kill-after, 2.5s, before that"},
 		{"lead --kill-after 9s k true", 64, "half of the TTL"},
 		{"lead --signal NONE k true", 64, "no such signal"},
 		{"lead k no-such-command-here", 127, "not found"},

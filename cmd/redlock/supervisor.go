@@ -276,7 +276,7 @@ func (s *supervisor) reason() string {
 	case cause != nil:
 		return oneLine(endedBy(s.lock.label(), cause))
 	case s.atMaximum():
-		return fmt.Sprintf("%s was held for --max-hold %v", s.lock.label(), s.execution.maxHold)
+		return fmt.Sprintf("%s was held for %s, and CMD must be dead after --max-hold %v", s.lock.label(), cli.Short(s.execution.held.elapsed()), s.execution.maxHold)
 	}
 	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label()) + s.execution.session.unconfirmed()
 }
