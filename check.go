@@ -144,7 +144,7 @@ type FindingCode string
 // The codes, by what they are about: reaching the node, the server, its memory,
 // its rights, time, the cluster, the client.
 const (
-	FindingUnreachable FindingCode = "unreachable" // it does not answer
+	FindingUnreachable FindingCode = "unreachable" // it does not answer; of the cluster, no quorum does
 	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
 	FindingTLS         FindingCode = "tls"         // a certificate is not accepted, or one side speaks no TLS
 	FindingBusy        FindingCode = "busy"        // a script or function runs there, and nothing else

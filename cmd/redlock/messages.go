@@ -47,8 +47,8 @@ const (
 	eventPatience = time.Second
 )
 
-// names takes out the library's name where it stands inside a message.
-var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n")
+// names takes out the library's name where it stands inside a message, and Go's word for a signal.
+var names = strings.NewReplacer(": redlock: ", ": ", "\nredlock: ", "\n", "context canceled: interrupt", "interrupted", "context canceled: ", "")
 
 // eventWriter writes messages to stderr from a goroutine of its own: a reader that is slow,
 // or has stopped reading, must not keep a command from being killed in time.
@@ -189,6 +189,8 @@ var flagsOf = map[string]string{
 
 var (
 	option = regexp.MustCompile(`\bWith[A-Z][A-Za-z]*\b`)
+	// method has its command behind it.
+	method = regexp.MustCompile(`\b(Cluster\.[A-Z][A-Za-z]*) \((redlock [^)]+)\)`)
 	// both are messages that name the flag as well: a plain replacement would say it twice.
 	both = strings.NewReplacer(
 		"WithNodeNames, or --node-names", "--node-names",
@@ -209,9 +211,13 @@ func advice(message string) string {
 	return inFlags(message, func(flag, option string) string { return flag + " (" + option + ")" })
 }
 
-// inFlags puts flags in the place of options. One without a flag keeps its name: a reader can
-// still look it up.
+// inFlags puts flags in the place of options, and commands in that of methods. One without
+// keeps its name: a reader can still look it up.
 func inFlags(message string, named func(flag, option string) string) string {
+	message = method.ReplaceAllStringFunc(message, func(of string) string {
+		m := method.FindStringSubmatch(of)
+		return named(m[2], m[1])
+	})
 	return redact(option.ReplaceAllStringFunc(both.Replace(message), func(name string) string {
 		if f := flagsOf[name]; f != "" {
 			return named(f, name)

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -390,7 +391,7 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 		if errors.As(context.Cause(ctx), &by) {
 			return by
 		}
-		return &cli.StatusError{Code: exitBusy, Cause: err}
+		return &cli.StatusError{Code: exitBusy, Cause: s.stillHeld(ctx, key, patience, err)}
 	case err != nil:
 		return err
 	}
@@ -400,4 +401,24 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	p := a.NewPage()
 	p.Printf("%s: %s\n", key, outcome)
 	return a.Flush(p)
+}
+
+// stillHeld is the error of a revoke whose patience is over: who holds the key, or err if no
+// node says so.
+func (s *session) stillHeld(ctx context.Context, key string, patience time.Duration, err error) error {
+	in, _ := s.locker.Inspect(context.WithoutCancel(ctx), key)
+	var by []string
+	for _, n := range in.Nodes {
+		r := found(n)
+		for _, slot := range r.Slots {
+			by = append(by, slot.Holder)
+		}
+		if by = append(by, r.Sharers...); r.Holder != "" {
+			by = append(by, r.Holder)
+		}
+	}
+	if slices.Sort(by); len(by) > 0 {
+		err = fmt.Errorf("revoke %s: still held by %s after %v", key, strings.Join(slices.Compact(by), ", "), patience)
+	}
+	return err
 }

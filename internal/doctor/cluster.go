@@ -34,7 +34,7 @@ var (
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one number of nodes and a quorum of another need not meet",
-		"Give all clients the same list; Cluster.Add and Shrink (redlock nodes add, shrink) change it while clients run",
+		"Give all clients the same list; Cluster.Add (redlock nodes add, or shrink) changes it while clients run",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,
@@ -54,7 +54,13 @@ var (
 	aboutBlank = diagnosis{
 		FindingBlank,
 		"It does not vote until it has waited MaxTTL and was rebuilt from the others",
-		"Nothing: any client does it in the background; Cluster.Join waits for it, Cluster.Admit skips the wait",
+		"Nothing: any client does it in the background; Cluster.Join (redlock nodes join --wait) waits for it, " +
+			"Cluster.Admit (redlock nodes admit) skips the wait, when no lock made before is held",
+	}
+	aboutForgot = diagnosis{
+		FindingBlank,
+		"It does not vote until a client that runs for so long has waited MaxTTL and rebuilt it from the others: cron jobs never do",
+		"Call Cluster.Join (redlock nodes join --wait), unless such a client runs",
 	}
 	aboutStuck = diagnosis{
 		FindingBlank,
@@ -70,7 +76,7 @@ var (
 	aboutChange = diagnosis{
 		FindingListChange,
 		"Clients of the list before get no vote, and the next change waits for this one",
-		"Run redlock nodes with that, or call Cluster's method, again, from anywhere: it finishes what was begun",
+		"Run redlock nodes with that again, from anywhere: it finishes what was begun",
 	}
 	aboutBehind = diagnosis{
 		FindingListChange,
@@ -234,23 +240,27 @@ func (d *doctor) hindrances() []error {
 	return out
 }
 
-// blank judges a node that is to be taken in, if its wait alone may not be enough. That
-// is a warning unless a finding tells an error: nothing else would say it.
+// blank judges a node that is to be taken in. Where its wait alone is not enough, or the
+// cluster votes without it and it may stay so, that is a warning unless a finding tells an
+// error: nothing else would say it.
 func (d *doctor) blank(v membership.View, i int, why string) {
-	o, obstacle := v.Nodes[i], v.Obstacle(i)
-	if !o.Replica && v.Fault(i) == nil && obstacle == "" {
-		d.find(SeverityInfo, i, aboutBlank, "%s", why)
-		return
-	}
-	why = v.Hindered(i, why)
-	if obstacle != "" && !o.Replica && v.Fault(i) == nil {
+	hindered, obstacle := v.Nodes[i].Replica || v.Fault(i) != nil, v.Obstacle(i)
+	about, quiet := aboutStuck, slices.ContainsFunc(d.findings, func(g Finding) bool { return g.Severity == SeverityError })
+	switch {
+	case hindered:
+		why = v.Hindered(i, why)
+	case obstacle != "":
 		why += "; and " + obstacle
+	case len(v.Members(i, 0)) < quorum.Size(len(d.names)): // a new cluster: the next client waits for its first lock
+		about, quiet = aboutBlank, true
+	default:
+		about, quiet = aboutForgot, quiet || d.waits[i]
 	}
 	severity := SeverityWarning
-	if slices.ContainsFunc(d.findings, func(g Finding) bool { return g.Severity == SeverityError }) {
+	if quiet {
 		severity = SeverityInfo
 	}
-	d.find(severity, i, aboutStuck, "%s", why)
+	d.find(severity, i, about, "%s", why)
 }
 
 // member judges the record of a node that votes.

@@ -15,6 +15,7 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Severity says how much a Finding matters. Greater is worse.
@@ -75,6 +76,7 @@ type doctor struct {
 	exams    []exam
 	seen     []membership.Observation // the membership that the exams show
 	failed   []error                  // the error of the loop's last action for each node; nil if it did not fail
+	waits    []bool                   // this client waited for the node already when the exam began
 	origin   wallTime                 // our wall clock at the Clock's origin
 	now      wallTime                 // our wall clock
 	findings []Finding
@@ -89,6 +91,10 @@ func Examine(ctx context.Context, nodes []*node.Node, cfg Config) (Report, error
 	}
 	d := &doctor{cfg: cfg}
 	clock := nodes[0].Clock
+	for _, w := range nodes[0].Tracker.View().Waits {
+		// A program that has only just started may end before its wait does.
+		d.waits = append(d.waits, w.Since != 0 && clock.Early().Sub(w.Since) > cfg.NodeTimeout)
+	}
 	d.examine(ctx, nodes)
 	if clock.Over(ctx) {
 		<-ctx.Done() // the sockets have the same deadline, and may be a moment earlier
@@ -145,6 +151,9 @@ func (d *doctor) report() Report {
 		if !d.cfg.Unprotected {
 			d.record(i)
 		}
+	}
+	if least := quorum.Size(len(d.names)); r.Answered < least {
+		d.find(SeverityError, -1, aboutNoQuorum, "no quorum answers: %d of %d nodes do, and it takes %d", r.Answered, len(d.names), least)
 	}
 	d.sameServer()
 	d.clocks()

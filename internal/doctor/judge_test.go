@@ -29,7 +29,7 @@ var noon = time.Date(2026, time.July, 1, 12, 0, 0, 0, time.UTC)
 func goodDoctor(n int) *doctor {
 	d := &doctor{
 		cfg:    Config{TTL: 10 * time.Second, MaxTTL: 30 * time.Second, NodeTimeout: 250 * time.Millisecond, Drift: 0.01},
-		failed: make([]error, n), origin: noon,
+		failed: make([]error, n), waits: make([]bool, n), origin: noon,
 	}
 	for i := range n {
 		d.names = append(d.names, string(rune('a'+i)))
@@ -175,7 +175,12 @@ var judged = []struct {
 }{
 	{"nothing", all(), ""},
 
-	{"a server that is down", silence(errors.New("connection refused")), "error unreachable 4: Start it"},
+	{"a server that is down", silence(errors.New("connection refused")), "error unreachable 4: Start or restart it"},
+	{"three servers that are down", func(d *doctor, _ *exam) {
+		for i := range 3 {
+			d.exams[i].err = errors.New("connection refused")
+		}
+	}, "error unreachable: Nothing can be locked; error unreachable 0; error unreachable 1; error unreachable 2"},
 	{"a server that loads", silence(reply("LOADING Redis is loading")), "error unreachable 4: Wait"},
 	{"protected mode", silence(reply("DENIED Redis is running in protected mode")), "error unreachable 4: protected-mode no"},
 	{"protected mode, behind TLS", silence(fmt.Errorf("x: %w", node.ErrProtected)), "error unreachable 4: protected-mode no"},
@@ -297,7 +302,9 @@ var judged = []struct {
 	{"clients with an older list", all(records("01234", "gen", "2"), straggles("2 60 host:1", "2 60 host:2", "1 60 host:3", "2 60")), "info old-list; info old-list: nodes settle"},
 	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "warning node-names 4"},
 	{"a retired node", records("4", "gone", "1"), "warning retired 4"},
-	{"a node that restarted", records("4", "run", "another"), "info blank 4: Nothing"},
+	{"a node that restarted", records("4", "run", "another"), "warning blank 4: redlock nodes join --wait"},
+	{"a node that restarted, for which this client waits", all(records("4", "run", "another"), func(d *doctor, _ *exam) { d.waits[4] = true }), "info blank 4: redlock nodes join --wait"},
+	{"a new cluster", unfounded("01234"), "info blank 0: Nothing; info blank 1; info blank 2; info blank 3; info blank 4"},
 	{"a MaxTTL that another client raised", records("4", "maxttl", "60000"), "warning max-ttl 4"},
 	{"a MaxTTL that this client raises", records("4", "maxttl", "20000"), "info max-ttl 4"},
 	{

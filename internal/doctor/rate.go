@@ -167,9 +167,10 @@ var (
 	aboutSilence = diagnosis{
 		FindingUnreachable,
 		"It can't vote, so it uses up one of the failures that the others may have",
-		"Start it, or mend the address, the network or the firewall; a TLS port wants rediss://, any other redis://",
+		"Start or restart it, or mend the address, the network or the firewall; a TLS port wants rediss://, any other redis://",
 	}
-	aboutLoading = diagnosis{
+	aboutNoQuorum = diagnosis{FindingUnreachable, "Nothing can be locked, and no lock is renewed, until a quorum answers", "Mend the nodes that do not answer"}
+	aboutLoading  = diagnosis{
 		FindingUnreachable,
 		"It can't vote until its data are loaded",
 		"Wait; INFO persistence tells how far it is",

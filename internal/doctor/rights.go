@@ -107,7 +107,7 @@ var (
 	aboutUnknownRights = diagnosis{
 		FindingACL,
 		"A right that is missing shows only when it is needed",
-		"Run Check as a user with +acl|dryrun +acl|whoami, or have an operator look at ACL GETUSER",
+		"Run the doctor as a user with +acl|dryrun +acl|whoami, or have an operator look at ACL GETUSER",
 	}
 )
 

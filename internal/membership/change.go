@@ -284,7 +284,7 @@ func NewChange(v View, kind Kind, name string) (Change, error) {
 		c.Gen, c.From, c.To = in.Gen-1, in.Before, wanted
 		return c, nil
 	case !slices.Equal(in.Names, rest):
-		return c, fmt.Errorf("%w: the cluster's list is %s; this change begins with %s: give all of the cluster's nodes, by their names (WithNodeNames, --node-names)",
+		return c, fmt.Errorf("%w: the cluster's list is %s; this change begins with %s: give all of the cluster's nodes, by their names (WithNodeNames, or --node-names)",
 			fault.ErrMisconfigured, strings.Join(in.Names, ", "), strings.Join(rest, ", "))
 	case len(wanted) == 0:
 		return c, fmt.Errorf("%w: a cluster has one node at least", fault.ErrInvalidNode)

@@ -355,7 +355,7 @@ func (v View) vacancies(r Record) ([]Placement, string) {
 	var out []Placement
 	for k, name := range gone {
 		if !slices.Contains(v.retired(), name) {
-			return nil, fmt.Sprintf("%s is not this client's, and was not retired: give all clients the same list, or Cluster.Retire it first", name)
+			return nil, fmt.Sprintf("%s is not this client's, and was not retired: give all clients the same list, or Cluster.Retire (redlock nodes retire) that one first", name)
 		}
 		out = append(out, Placement{Old: name, New: fresh[k]})
 	}
@@ -399,7 +399,7 @@ func (v View) Obstacle(i int) string {
 		return pl.Cause
 	}
 	if who := v.operatorFor(); who != "" {
-		return few + who + " asks for Admit"
+		return few + who + " asks for Cluster.Admit (redlock nodes admit)"
 	}
 	return ""
 }

@@ -258,13 +258,13 @@ func (t *Tracker) announce(i int, pl Plan) {
 	}
 	if pl.Below != 0 && !t.raised[i] {
 		t.raised[i] = true
-		t.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered (Cluster.LowerMaxTTL, redlock nodes lower)",
+		t.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered by Cluster.LowerMaxTTL (redlock nodes lower)",
 			pl.Below, pl.Record.MaxTTL))
 	}
 	if pl.Binding && !t.bound[i] {
 		t.bound[i] = true
 		t.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
-			"where a majority forgets, nothing is founded anew before Cluster.Admit"))
+			"where a majority forgets, nothing is founded anew before Cluster.Admit (redlock nodes admit)"))
 	}
 }
 
