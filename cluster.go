@@ -142,14 +142,14 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	for i, why := range refusals {
 		s.Nodes[i].Refusal = why
 	}
-	s.Stragglers = l.stragglers(ctx)
+	s.Stragglers = l.stragglers(ctx, s.Generation)
 	return s, nil
 }
 
-// stragglers asks the nodes for them, once the list was changed.
-func (l *core) stragglers(ctx context.Context) (out []Straggler) {
-	v, signs := l.tracker.View(), make([][]any, len(l.nodes))
-	if v.Newest().Gen == 0 {
+// stragglers asks the nodes for those of the list before that generation's.
+func (l *core) stragglers(ctx context.Context, generation int) (out []Straggler) {
+	signs := make([][]any, len(l.nodes))
+	if generation == 0 {
 		return nil
 	}
 	var g errgroup.Group // zero: one node's failure must not end the others
@@ -160,7 +160,7 @@ func (l *core) stragglers(ctx context.Context) (out []Straggler) {
 		})
 	}
 	_ = g.Wait()
-	for _, one := range v.Stragglers(signs, l.clock.Wall()) {
+	for _, one := range membership.Stragglers(generation, signs, l.clock.Wall()) {
 		out = append(out, Straggler(one))
 	}
 	return out
@@ -554,7 +554,7 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 	if err != nil {
 		return fault.Errorf("%s: %w", what, err)
 	}
-	if late := l.stragglers(ctx); late != nil && o.Progress != nil {
+	if late := l.stragglers(ctx, ch.Gen); late != nil && o.Progress != nil {
 		o.Progress(ChangeProgress{Stage: membership.Settling.String(), Stragglers: late})
 	}
 	if o.DryRun {

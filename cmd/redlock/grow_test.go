@@ -38,7 +38,7 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	do := func(list, command, addr string) {
 		t.Helper()
 		args := append(strings.Fields(command), addr, "--node-timeout", "1s", "--max-ttl", "2s")
-		run(t, list, args...).want(t, 0, "generation")
+		run(t, list, args...).want(t, 0, "generation", "needed", "before the next change give all clients this list")
 	}
 	run(t, one, "nodes", "admit", "--node-timeout", "1s", "--max-ttl", "2s", "--yes").want(t, 0)
 	last := uint64(0)
@@ -55,9 +55,12 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	under(one)
 	do(one, steps[0][1], servers[1].Addr())
 	under(one, two)
-	for _, args := range []string{"nodes", "status orders/42", "doctor --ttl 1500ms", "nodes settle --dry-run", "nodes shrink " + servers[1].Addr() + " --dry-run"} {
+	for _, args := range []string{
+		"nodes", "status orders/42", "doctor --ttl 1500ms", "nodes settle --dry-run",
+		"nodes shrink " + servers[1].Addr() + " --dry-run", "nodes add " + servers[2].Addr() + " --dry-run",
+	} {
 		r := run(t, two, append(strings.Fields(args), "--node-timeout", "1s", "--max-ttl", "2s")...)
-		if all := strings.Join(strings.Fields(r.out+r.errs), " "); !strings.Contains(all, "list before") || !regexp.MustCompile(`:[0-9]+ (\([0-9]+s ago\)|has the list)`).MatchString(all) {
+		if all := strings.Join(strings.Fields(r.out+r.errs), " "); !strings.Contains(all, "list before") || !regexp.MustCompile(`:[0-9]+ (\(|has the list before the latest; it used it )within the last minute`).MatchString(all) || strings.Contains(all, "none yet") {
 			t.Errorf("%s: got %s; want the client that has the list before", args, all)
 		}
 	}

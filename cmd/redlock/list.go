@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // listShows is the cluster's latest list of nodes, which may not be this client's.
@@ -69,7 +70,7 @@ func (l *listShows) words(lead string, names []string) string {
 func stragglers(seen []redlock.Straggler) string {
 	var who []string
 	for _, one := range seen {
-		who = append(who, fmt.Sprintf("%s (%v ago)", one.Name, one.Seen))
+		who = append(who, fmt.Sprintf("%s (%s)", one.Name, membership.Straggler(one).When()))
 	}
 	if who == nil {
 		return ""
@@ -149,8 +150,12 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 				if err := do(ctx, s.locker.Cluster(), name, o); err != nil {
 					return err
 				}
-				if *dry {
+				if *dry { // with the next list, of which no record knows, there is nothing to show
 					a.complain("nodes " + verb + ": it can be done; nothing was changed")
+					return nil
+				}
+				if takes > 0 { // a client signs when it meets the change: it renews, or takes a lock
+					a.complain("nodes " + verb + ": done; before the next change give all clients this list: redlock nodes names those at work with the list before, in ten seconds or so")
 				}
 				status, err := s.locker.Cluster().Status(ctx)
 				if err != nil {
@@ -168,7 +173,7 @@ func progressWords(verb string, p redlock.ChangeProgress) string {
 	if p.Stragglers != nil {
 		return "nodes " + verb + ": " + stragglers(p.Stragglers)
 	}
-	text := fmt.Sprintf("nodes %s: %s: %d of %d", verb, p.Stage, p.Done, p.Of)
+	text := fmt.Sprintf("nodes %s: %s: %d of %s needed", verb, p.Stage, min(p.Done, p.Of), plural(p.Of, "node"))
 	if p.List != nil {
 		text += ", the list " + strings.Join(p.List, ", ")
 	}

@@ -220,8 +220,8 @@ func (d *doctor) list(v membership.View) {
 	for i, e := range d.exams {
 		signs[i] = e.signs
 	}
-	for _, s := range v.Stragglers(signs, d.now) {
-		d.find(SeverityInfo, -1, aboutOldList, "%s has the list before the latest; it used it %v ago", s.Name, s.Seen)
+	for _, s := range membership.Stragglers(in.Gen, signs, d.now) {
+		d.find(SeverityInfo, -1, aboutOldList, "%s has the list before the latest; it used it %s", s.Name, s.When())
 	}
 }
 

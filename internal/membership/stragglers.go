@@ -38,6 +38,14 @@ type Straggler struct {
 	Seen time.Duration
 }
 
+// When is in words how long ago: a client that is at work may not have signed again yet.
+func (s Straggler) When() string {
+	if s.Seen <= SignEvery+10*time.Second {
+		return "within the last minute"
+	}
+	return s.Seen.String() + " ago"
+}
+
 // Sign is a straggler's sign for a node with this record, and its field.
 func (r Record) Sign(name string, at time.Time) (slot, sign string) {
 	h := fnv.New32a()
@@ -50,13 +58,13 @@ func (t *Tracker) Straggles(r Record) bool {
 	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted)
 }
 
-// Stragglers are the clients of the list before the latest, by the nodes' signs: the one seen
+// Stragglers are the clients of the list before the one of that generation, by the nodes' signs: the one seen
 // last comes first. Signs of an earlier list say nothing any more.
-func (v View) Stragglers(signs [][]any, now time.Time) (out []Straggler) {
+func Stragglers(generation int, signs [][]any, now time.Time) (out []Straggler) {
 	for _, sign := range slices.Concat(signs...) {
 		text, _ := sign.(string)
 		words := strings.SplitN(text, " ", 3)
-		if len(words) < 3 || words[0] != strconv.Itoa(v.newest.Gen) {
+		if len(words) < 3 || words[0] != strconv.Itoa(generation) {
 			continue
 		}
 		at, err := strconv.ParseInt(words[1], 10, 64)
