@@ -21,12 +21,12 @@ const (
 	// EventNodeVotes says that a node votes that abstained: it has joined.
 	EventNodeVotes
 	// EventNodeRefusesWrites says that a node answers and refuses to write (its memory is
-	// full, its disk failed, it lacks replicas, it is a replica itself), so that it
-	// grants no lock; Err says why, in the server's words. It is told at the first
-	// refusal, not again at each.
+	// full, its disk failed, it lacks replicas, it is a replica itself), so that it grants no
+	// lock, or that the user's ACL lacks a right to acquire, extend or release; Err says why.
+	// It is told at the first refusal, not again at each.
 	EventNodeRefusesWrites
 	// EventNodeTakesWrites says that a node that refused to write has written again: it
-	// granted a lock, or a look proved it; Duration is for how long it refused.
+	// granted a lock, a look proved it, or the right is there; Duration is for how long it refused.
 	EventNodeTakesWrites
 	// EventClusterFounded says that this client made a node a member beyond the table
 	// of the ordinary way: a new cluster, or one whose majority lost its memory.
