@@ -316,17 +316,14 @@ func (e *unreleasedError) Unwrap() []error {
 func (l *Locker) unreleased() error {
 	var e unreleasedError
 	for i, n := range l.nodes {
-		u, now := unreleased{node: i, name: n.Name}, l.clock.Early()
-		var until clock.Instant
-		if u.names, until, u.cause = n.Unreleased(now); len(u.names) == 0 {
+		u := unreleased{node: i, name: n.Name}
+		if u.names, u.left, u.cause = n.Unreleased(l.clock.Early()); len(u.names) == 0 {
 			continue
 		}
-		u.left = until.Sub(now)
 		for k, name := range u.names {
 			u.names[k] = strings.TrimPrefix(lua.NameOf(name), l.cfg.prefix)
 		}
-		slices.Sort(u.names)
-		u.names = slices.Compact(u.names) // several slots of one name
+		u.names = slices.Compact(slices.Sorted(slices.Values(u.names))) // several slots of one name
 		e.nodes = append(e.nodes, u)
 	}
 	if len(e.nodes) == 0 {

@@ -183,7 +183,7 @@ func judgeProbe(n *node.Node, steps []step, slow bool) []failedUse {
 	}
 	for _, s := range steps {
 		err := s.cmd.Err()
-		n.SawRefusal(err)
+		n.SawRefusal("", err)
 		got := integer(s.cmd.Val())
 		switch {
 		case node.IsMissingScript(err) && len(out) > 0: // the failed load is told
@@ -205,7 +205,7 @@ func judgeProbe(n *node.Node, steps []step, slow bool) []failedUse {
 		}
 	}
 	if len(out) == 0 {
-		n.SawWrite()
+		n.SawWrite("")
 	}
 	return out
 }

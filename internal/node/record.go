@@ -129,7 +129,7 @@ func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 	if err == nil {
 		return nil
 	}
-	n.SawRefusal(err)
+	n.SawRefusal("", err)
 	return Explain(err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -71,12 +72,12 @@ func (b *batch) metOurOwn(key string, reply int64) bool {
 	return held && b.unreleased[key]
 }
 
-// Unreleased are the names that the node was not seen to release, in order, when their leases
-// are over, and why: what Close reports. A key whose lease is over is none of them.
-func (n *Node) Unreleased(now clock.Instant) (names []string, until clock.Instant, cause error) {
+// Unreleased are the names that the node was not seen to release, in order, how long the
+// longest of their leases still runs, and why: what Close reports. A key whose lease is over is none of them.
+func (n *Node) Unreleased(now clock.Instant) (names []string, left time.Duration, cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	names, until, cause = n.queue.unreleased(n.sending, now)
+	names, until, cause := n.queue.unreleased(n.sending, now)
 	switch {
 	case n.down.cause != nil:
 		cause = n.down.cause
@@ -84,7 +85,7 @@ func (n *Node) Unreleased(now clock.Instant) (names []string, until clock.Instan
 		cause = round.ErrTimeout
 	}
 	slices.Sort(names)
-	return slices.Compact(names), until, cause
+	return slices.Compact(names), until.Sub(now), cause
 }
 
 // writeRefusals are what a server says that answers and does not write: its memory
@@ -127,21 +128,19 @@ func (n *writer) sawRight(c *call, err error) {
 	switch use := c.use(); {
 	case use == "" || err == nil && n.unwritten.Load() == nil:
 	case err == nil && firstOf(c.cmd) > 0:
-		n.took(use)
+		n.SawWrite(use)
 	case lacksRight(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), " run the '")):
-		n.refuses(use, err)
+		n.SawRefusal(use, err)
 	}
 }
 
-// SawRefusal takes note of an error: if the node refuses to write, it tells that once, until
-// SawWrite. The votes need no note: each refused command fails by itself.
-func (n *Node) SawRefusal(err error) {
-	if err != nil && refusesWrites(err) {
-		n.refuses("", err)
+// SawRefusal takes note of an error: if the node refuses to write, or the user lacks the right
+// for this use, it tells that once, until SawWrite of the same use (empty for any write). The
+// votes need no note: each refused command fails by itself.
+func (n *Node) SawRefusal(use string, err error) {
+	if err == nil || use == "" && !refusesWrites(err) {
+		return
 	}
-}
-
-func (n *Node) refuses(use string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unwritten.Load() == nil {
@@ -153,9 +152,7 @@ func (n *Node) refuses(use string, err error) {
 
 // SawWrite takes note that the node wrote what a full memory, too, would have
 // refused: a deletion or a longer lease proves nothing.
-func (n *Node) SawWrite() { n.took("") }
-
-func (n *Node) took(use string) {
+func (n *Node) SawWrite(use string) {
 	if r := n.unwritten.Load(); r == nil || r.use != use {
 		return // as nearly always: one atomic read for each grant
 	}
@@ -183,10 +180,10 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 		return nil
 	})
 	err := leave.Err()
-	n.SawRefusal(err)
+	n.SawRefusal("", err)
 	switch {
 	case err == nil && leave.Val() != nil:
-		n.SawWrite()
+		n.SawWrite("")
 	case refusesWrites(err):
 		return Explain(err).Error()
 	}

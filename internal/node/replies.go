@@ -42,7 +42,7 @@ func (n *writer) handOut() {
 			broken = Explain(err)
 		}
 		refused = refused || err != nil && !IsMissingScript(err)
-		n.SawRefusal(err)
+		n.SawRefusal("", err)
 		n.sawRight(c, err)
 		switch {
 		case n.apart(c, err):
@@ -143,7 +143,7 @@ func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
 	cause = ofKind(r.Claim, cause)
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
-		n.SawWrite()
+		n.SawWrite("")
 		if r.AcceptsPushes() {
 			r.Grant(n.Index, v.Token, round.Lease{Since: n.batch.at, Until: clock.ValidFrom(n.batch.at, time.Duration(r.Claim.TTL)*time.Millisecond, n.Cfg.Drift).Until}, false)
 			return v.Outcome
