@@ -49,15 +49,17 @@ func TestAWorkerThatIsBrokenIsConvicted(t *testing.T) {
 }
 
 func TestAnotherLockIsPlayedAndJudged(t *testing.T) {
+	found := 0
 	for seed := range uint64(3) {
 		plan := chaos.Swarm(seed, 30*time.Second)
 		plan.Renews = false // for a kit that does not renew
 		kit := plan.Redlock("redlock")
 		chaos.Explore(t, plan, kit)                                    // fails the test if a rule was broken
 		verdict := plan.Judge().Judge(chaos.PlayVirtual(t, plan, kit)) // or look at it yourself
-		if verdict.Count(chaos.TwoHolders) > 0 || verdict.Rounds == 0 {
-			t.Errorf("got %v", verdict)
-		}
+		found += verdict.Count(chaos.TwoHolders)
+	}
+	if found > 0 {
+		t.Errorf("got %d moments of two holders; want none", found)
 	}
 }
 
