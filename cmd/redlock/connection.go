@@ -112,10 +112,9 @@ type session struct {
 	clients []*redis.Client
 	names   []string
 
-	mu      sync.Mutex // guards the fields below
-	outside map[string]bool
-	lacks   *stopwatch    // since when attempts find no quorum; nil if the last one found it
-	failed  redlock.Event // the last renewal without a quorum; zero if the lock was confirmed since
+	mu     sync.Mutex    // guards the fields below
+	lacks  *stopwatch    // since when attempts find no quorum; nil if the last one found it
+	failed redlock.Event // the last renewal without a quorum; zero if the lock was confirmed since
 
 	warn   func(string)
 	raises sync.Once // EventMaxTTLRaised comes from each node: one warning for all
@@ -140,7 +139,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 	if err != nil {
 		return nil, err
 	}
-	s := &session{outside: map[string]bool{}, warn: a.complain}
+	s := &session{warn: a.complain}
 	nodes, secured := make([]redis.UniversalClient, len(urls)), config == nil
 	for i, u := range urls {
 		o, parseErr := node.ParseURL(u)
@@ -207,10 +206,6 @@ func (s *session) observe(e redlock.Event) {
 		s.raises.Do(func() { s.warn("warning: --max-ttl: " + worded(e.Err.Error())) })
 	case redlock.EventStrictRecoverySet:
 		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + worded(e.Err.Error())) })
-	case redlock.EventNodeAbstains, redlock.EventNodeVotes:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.outside[e.Name] = e.Kind == redlock.EventNodeAbstains
 	case redlock.EventExtendFailed, redlock.EventLockExtended:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -256,18 +251,6 @@ func (s *session) lacking() time.Duration {
 		return 0
 	}
 	return s.lacks.elapsed()
-}
-
-// abstaining tells whether a node was seen that answers and does not vote.
-func (s *session) abstaining() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, out := range s.outside {
-		if out {
-			return true
-		}
-	}
-	return false
 }
 
 // withSession runs a command over the nodes given. It closes the session even after an

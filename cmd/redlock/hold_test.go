@@ -61,25 +61,6 @@ func TestHoldTellsOfTheWholeTTLThoughTheFirstLeaseIsShort(t *testing.T) {
 	p.wait(t).want(t, 0)
 }
 
-func TestHoldSaysWhichNodesItLeavesOut(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	must(t, servers[2].RestartEmpty())
-	p := start(t, prepare(t, nodes, "hold", "--node-timeout", "1s", "k"))
-	eventually(t, "the line", func() bool { return strings.HasSuffix(p.stdout(), "\n") })
-	// It is known to it by then that the node does not vote: its notice follows.
-	eventually(t, "its notice on the node", func() bool {
-		noticed, err := servers[2].Client().HExists(t.Context(), "redlock:node", "nonce").Result()
-		return err == nil && noticed
-	})
-	p.signal(t, sigTERM)
-	r := p.wait(t)
-	r.want(t, 0, "redlock nodes join --wait")
-	if !strings.Contains(r.errs, servers[2].Addr()) {
-		t.Errorf("got %q on stderr; want the node that is left out", r.errs)
-	}
-}
-
 func TestHoldEndsWithTheLock(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

@@ -171,7 +171,9 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	}
 	p := a.NewPage()
 	id, color := status.ID, cli.Green
-	if id == "" {
+	if silent := silent(status); id == "" && len(status.Nodes)-silent < status.Quorum {
+		id = fmt.Sprintf("unknown (%d of %d nodes do not answer)", silent, len(status.Nodes))
+	} else if id == "" {
 		id = "none yet"
 	}
 	if status.Votes() < status.Quorum {
@@ -197,6 +199,16 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 		p.WriteString(cli.Note(text))
 	}
 	return a.Flush(p)
+}
+
+// silent is how many nodes do not answer.
+func silent(status redlock.ClusterStatus) (n int) {
+	for _, node := range status.Nodes {
+		if node.State == redlock.NodeUnreachable {
+			n++
+		}
+	}
+	return n
 }
 
 // strictWords says how many records have strict recovery, if any: the mark is written node by

@@ -413,6 +413,8 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "failed")
 	must(t, servers[1].Kill())
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
+	run(t, nodes, "nodes").want(t, 69, "cluster unknown (2 of 3 nodes do not answer): 1 vote of 3 nodes")
+	run(t, nodes, "doctor").want(t, 2, "no quorum answers", "Nothing can be locked")
 }
 
 // What became another program's after the look at it is not removed.

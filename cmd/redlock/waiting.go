@@ -99,11 +99,11 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 		status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, strings.Join(nodes, "; "))) + remedy
 }
 
-// tellLeftOut says which nodes are left out for now. A client takes a node in after a wait. A
-// command that ends before does not; if all clients are cron jobs, no client ever does, and
-// the cluster has one node less than its owner believes. Only the log of one can tell.
+// tellLeftOut says for which nodes no quorum was found: a client takes one in after a wait, and
+// this command ended before. A command that got its lock is silent, since cron mails each
+// line, and the wait is often under way: doctor warns of what may stay out.
 func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
-	if !s.abstaining() && !abstained(err) {
+	if !errors.Is(err, redlock.ErrNoQuorum) || !abstained(err) {
 		return
 	}
 	status, err := s.locker.Cluster().Status(ctx)
@@ -125,8 +125,7 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	}
 }
 
-// abstained tells whether an error names a node that answered and did not vote:
-// the observer may be told of it later than the caller.
+// abstained tells whether an error names a node that answered and did not vote.
 func abstained(err error) bool {
 	var round *redlock.QuorumError
 	if !errors.As(err, &round) {
