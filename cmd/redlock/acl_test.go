@@ -143,6 +143,11 @@ func TestTheRightsThatTheCommandPrintsAreThePages(t *testing.T) {
 	} {
 		run(t, "", append([]string{"nodes", "acl"}, strings.Fields(args)...)...).want(t, 0, says)
 	}
+	servers, _ := blanks(t, 1, redisserver.Config{Users: []string{"redlock on >SECRET ~* +@all"}})
+	eye := start(t, prepare(t, "redis://redlock:SECRET@"+servers[0].Addr(), "observe", "--node-timeout", "1s", "orders/1"))
+	eventually(t, "what it lacks", func() bool { return strings.Contains(eye.stderr(), "redlock nodes acl --for observe") })
+	eye.signal(t, os.Interrupt)
+	eye.wait(t).want(t, 0, "no token is shown")
 	run(t, "", "nodes", "acl", "--for", "exec").want(t, 64, `--for "exec": give some of nodes,lock,wait,share,`)
 	run(t, "", "nodes", "acl", "a +@all").want(t, 64, "has a blank")
 }

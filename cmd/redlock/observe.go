@@ -11,9 +11,13 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 func observeCommand(a *app) cli.Command {
@@ -59,6 +63,7 @@ type observed struct {
 func (a *app) observe(ctx context.Context, s *session, key string) error {
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
+	s.sayDeaf(ctx, a.connection.prefix+key)
 	for leader, err := range s.locker.Observe(ctx, key) {
 		switch {
 		case ctx.Err() != nil:
@@ -75,6 +80,21 @@ func (a *app) observe(ctx context.Context, s *session, key string) error {
 		}
 	}
 	return nil
+}
+
+// sayDeaf says once that a leader's word does not arrive, for want of a right: the token is in
+// it, and the looks would go on for ever without.
+func (s *session) sayDeaf(ctx context.Context, key string) {
+	var once sync.Once
+	s.each(ctx, func(ctx context.Context, i int, c *redis.Client) {
+		sub := c.Subscribe(ctx, lua.LeaderChannel+key)
+		defer sub.Close()
+		if _, err := sub.Receive(ctx); redis.HasErrorPrefix(err, "NOPERM") {
+			once.Do(func() {
+				s.warn("no token is shown, and changes are found by looks alone: " + s.names[i] + ": " + err.Error() + " (see: redlock nodes acl --for observe)")
+			})
+		}
+	})
 }
 
 func (a *app) showLeader(o observed) error {
