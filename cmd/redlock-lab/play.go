@@ -148,6 +148,7 @@ func guess(name string) string {
 	return ""
 }
 
+// backendNamed is the backend of that name, or the error that lists them.
 func backendNamed(word string) (chaos.Backend, error) {
 	var words []string
 	for _, b := range []chaos.Backend{chaos.Virtual, chaos.Embedded, chaos.Real} {
@@ -296,6 +297,7 @@ func contenderWord(name string) string {
 	return strings.ToLower(strings.NewReplacer(", ", "-", " ", "-").Replace(name))
 }
 
+// contenderWords are the names that --contender takes.
 func contenderWords() []string {
 	var words []string
 	for _, name := range trace.Contenders() {

@@ -109,6 +109,7 @@ func (a *app) bench(ctx context.Context, m *measurement) error {
 	return errors.Join(s.whoMisdialled(ctx, a.measure(ctx, s, m, hang)), s.close()) //nolint:contextcheck // Close is bounded by itself
 }
 
+// measure runs the phases, and shows them.
 func (a *app) measure(ctx context.Context, s *session, m *measurement, hang *stall) error {
 	// One lock first, for a clear error, and so that connections and scripts are in place
 	// before the clock runs.
@@ -207,6 +208,7 @@ func percentilesOf(d []time.Duration) percentiles {
 	return percentiles{at(50), at(90), at(99), at(100)}
 }
 
+// showPhases prints a row for each phase, or a JSON line.
 func (a *app) showPhases(phases []phaseShows) error {
 	p := a.NewPage()
 	if a.JSON {

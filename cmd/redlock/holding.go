@@ -33,10 +33,12 @@ type holding struct {
 	slot   int // of --limit; -1 if there is none
 }
 
+// holdingOf is a lock of one name.
 func holdingOf(lock *redlock.Lock) *holding {
 	return &holding{lock, []heldKey{{lock.Resource(), uint64(lock.Token())}}, lock.Shared(), lock.Slot()}
 }
 
+// holdingAll is a set of names.
 func holdingAll(set *redlock.MultiLock, shared bool) *holding {
 	h := &holding{grip: set, shared: shared, slot: -1}
 	for _, key := range set.Resources() {

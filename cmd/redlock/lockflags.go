@@ -48,6 +48,7 @@ func (f *lockFlags) define(fs *flag.FlagSet, most string) {
 	fs.Func("limit", fmt.Sprintf("hold it beside at most `N`-1 others that give the same N, 1 to %d", redlock.MaxLimit), f.takeLimit)
 }
 
+// takeLimit is for a flag whose bounds its error names.
 func (f *lockFlags) takeLimit(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > redlock.MaxLimit {

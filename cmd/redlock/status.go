@@ -422,6 +422,7 @@ func (l *legend) of(name string) string {
 	return letter(i)
 }
 
+// letter is the i-th of A to Z, A' to Z', and on.
 func letter(i int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	return letters[i%len(letters):][:1] + strings.Repeat("'", i/len(letters))

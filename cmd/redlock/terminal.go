@@ -96,6 +96,7 @@ func (t *terminal) take() bool {
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.group) == nil
 }
 
+// foreground is the process group that reads from the terminal; -1 if it is gone.
 func (t *terminal) foreground() int {
 	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {

@@ -27,8 +27,10 @@ type (
 // NoRetry keeps go-redis from sending it again, as do the others.
 func (intCall) NoRetry() bool { return true }
 
+// NoRetry keeps go-redis from sending it again.
 func (intsCall) NoRetry() bool { return true }
 
+// NoRetry keeps go-redis from sending it again.
 func (handCall) NoRetry() bool { return true }
 
 // NoRetry keeps go-redis from sending it again.
@@ -82,6 +84,7 @@ func replyAt(cmd redis.Cmder, i, n int) int64 {
 func firstOf(cmd redis.Cmder) int64 {
 	switch c := cmd.(type) {
 	case handCall:
+		// The hand scripts return an integer, or a list that begins with it.
 		v := c.Val()
 		if list, ok := v.([]any); ok && len(list) > 0 {
 			v = list[0]
@@ -89,6 +92,7 @@ func firstOf(cmd redis.Cmder) int64 {
 		first, _ := v.(int64)
 		return first
 	case intsCall:
+		// One integer for each of the batch: the first speaks for the command.
 		return replyAt(c, 0, max(len(c.Val()), 1))
 	}
 	return replyAt(cmd, 0, 1)

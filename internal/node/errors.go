@@ -149,6 +149,7 @@ func Explain(err error) error {
 			return fmt.Errorf("%w: credentials refused: %w (%s)", fault.ErrMisconfigured, err, Remedy(err))
 		case lacksRight(err):
 			what := " prints the rights"
+			// The rights are there, and the patterns do not match the name.
 			if strings.Contains(text, " key") {
 				what = " 'PATTERN' prints the rights for names like it"
 			}
@@ -200,12 +201,14 @@ func Remedy(err error) string {
 	switch {
 	case RefusesLogin(err):
 		return "give the user and the password that the server expects: WithCredentials, or the URL's"
+	// A wrong clock here looks the same.
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "renew the server's certificate, have the server read it, and look at the clock of this machine"
 	case errors.As(err, &unknown):
 		return "name the authority that signed the server's certificate: WithTLS, or the client's TLSConfig"
 	case errors.As(err, &host):
 		return "use an address that the server's certificate is for, or have one made for this address"
+	// The server sent a TLS alert: it does not take the client's certificate.
 	case errors.As(err, &op) && op.Op == "remote error":
 		return "show a certificate that the server accepts, by WithTLS with Certificates, or set tls-auth-clients no"
 	case errors.As(err, &untrusted):

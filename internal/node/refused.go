@@ -107,7 +107,8 @@ func lacksRight(err error) bool {
 		strings.Contains(reply.Error(), "The user executing the script can't") || strings.Contains(reply.Error(), "ACL failure in script")) // Redis 7.0, and later
 }
 
-// use is what each lock needs a call for; nil if not each does.
+// use is what each lock needs a call for; empty if not each does: who never waits, shares or
+// takes a slot does not miss the rights for it.
 func (c *call) use() string {
 	switch {
 	case c.acquires != nil && !c.bids && !c.shares && !c.slot:
@@ -127,8 +128,10 @@ func (c *call) use() string {
 func (n *writer) sawRight(c *call, err error) {
 	switch use := c.use(); {
 	case use == "" || err == nil && n.unwritten.Load() == nil:
+		// Nothing is to be noted, as nearly always.
 	case err == nil && firstOf(c.cmd) > 0:
 		n.SawWrite(use)
+	// Of a command, not of a key: inside a script, and outside one.
 	case lacksRight(err) && (strings.Contains(err.Error(), "can't run this command") || strings.Contains(err.Error(), " run the '")):
 		n.SawRefusal(use, err)
 	}
