@@ -63,7 +63,7 @@ var bars = []bar{
 	{"words of the pages for users, without their index", 28320, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
-	{"words of the evidence, ARCHITECTURE.md with it", 17880, 0, func(t *tree) int { return t.words(evidence) }},
+	{"words of the evidence, ARCHITECTURE.md with it", 17910, 0, func(t *tree) int { return t.words(evidence) }},
 	{"words of CHANGELOG.md", 700, 0, func(t *tree) int { return t.words(func(f string) bool { return f == "CHANGELOG.md" }) }},
 }
 
