@@ -188,10 +188,8 @@ func TestAScenarioSaysWhichStepFailed(t *testing.T) {
 		_, err = chaos.Endless().Play(context.Background(), stage, kit, true)
 		return errors.Join(err, stage.Close())
 	})
-	for _, want := range []string{"add node-1: ", "the scenario is not over after 5m0s"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want %q in it", err, want)
-		}
+	if err == nil || !strings.Contains(err.Error(), "add node-1: no quorum") {
+		t.Errorf("got %v; want what it could not do", err)
 	}
 }
 

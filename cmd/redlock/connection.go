@@ -215,6 +215,11 @@ func (s *session) observe(e redlock.Event) {
 			s.failed = redlock.Event{}
 		}
 	case redlock.EventAttemptFailed, redlock.EventAcquireFailed, redlock.EventLockAcquired:
+		if e.Kind == redlock.EventLockAcquired { // of another hold than what failed
+			s.mu.Lock()
+			s.failed = redlock.Event{}
+			s.mu.Unlock()
+		}
 		s.wanted(e.Kind == redlock.EventAttemptFailed && e.Reason == redlock.ReasonNoQuorum)
 	}
 }

@@ -44,7 +44,7 @@ var (
 	aboutNames = diagnosis{
 		FindingNames,
 		"This client may lock, but can't bring back a node that forgot: it can't tell whether it has the same nodes",
-		"Give the names in the record with WithNodeNames, in the order of the clients",
+		"If an address is wrong, correct the list. Only where each leads to the server of that name, give the record's names with WithNodeNames, in the order of the clients",
 	}
 	aboutRetired = diagnosis{
 		FindingRetired,

@@ -102,6 +102,9 @@ func refusesWrites(err error) bool {
 // lacksRight tells whether the error is the reply to a user who may not do that. Even inside a
 // script it says nothing against the connection, nor against the server.
 func lacksRight(err error) bool {
+	if err == nil {
+		return false // before reply is made, which is on the heap
+	}
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") ||
 		strings.Contains(reply.Error(), "The user executing the script can't") || strings.Contains(reply.Error(), "ACL failure in script")) // Redis 7.0, and later

@@ -338,7 +338,7 @@ func TestAMissingRightIsToldOnceAndWhenItIsGranted(t *testing.T) {
 		"NOPERM User redlock has no permissions to run the 'evalsha' command",
 		"ERR ACL failure in script: User redlock has no permissions to run the 'set' command script: e1e8",
 	} {
-		for _, scripts := range [][]string{{"acquire"}, {"extend"}, {"hand_one", "release"}} {
+		for _, scripts := range [][]string{{"acquire"}, {"extend"}, {"hand_one", "release", "release_batch", "hand"}} {
 			synctest.Test(t, func(t *testing.T) {
 				told := &locktest.Events{}
 				l, nodes := locktest.NewLocker(t, 3, told.Option())
