@@ -32,8 +32,16 @@ func Observe(stage Stage, h *history, lease time.Duration) (stop func(all bool))
 	return observe(stage, h, lease)
 }
 
-// Endless is a scenario whose script waits for what does not come: a dead node is to vote.
+// Endless is a scenario whose script waits for nothing.
 func Endless() Scenario {
+	return Scenario{Name: "endless", Nodes: 2, list: []int{0}, script: func(ctx context.Context, _ *scene) {
+		<-ctx.Done()
+		must(ctx.Err())
+	}}
+}
+
+// Unlistable is a scenario whose script adds a dead node to the list.
+func Unlistable() Scenario {
 	return Scenario{Name: "endless", Nodes: 2, list: []int{0}, script: func(ctx context.Context, s *scene) {
 		s.breakNow(Fault{Kind: Crash, Node: 1})
 		s.relist(ctx, 1, "")

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -403,22 +404,28 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	return a.Flush(p)
 }
 
-// stillHeld is the error of a revoke whose patience is over: who holds the key, or err if no
-// node says so.
+// stillHeld is the error of a revoke whose patience is over: who holds the key on a quorum, or
+// err if nobody does, or too few nodes answered to know.
 func (s *session) stillHeld(ctx context.Context, key string, patience time.Duration, err error) error {
-	in, _ := s.locker.Inspect(context.WithoutCancel(ctx), key)
-	var by []string
+	in, looked := s.locker.Inspect(context.WithoutCancel(ctx), key)
+	if looked != nil || errors.Is(err, redlock.ErrNoQuorum) {
+		return err
+	}
+	nodes := map[string]int{} // that show each holder
 	for _, n := range in.Nodes {
 		r := found(n)
+		by := append(slices.Clone(r.Sharers), r.Holder)
 		for _, slot := range r.Slots {
 			by = append(by, slot.Holder)
 		}
-		if by = append(by, r.Sharers...); r.Holder != "" {
-			by = append(by, r.Holder)
+		slices.Sort(by)
+		for _, holder := range slices.Compact(by) {
+			nodes[holder]++
 		}
 	}
-	if slices.Sort(by); len(by) > 0 {
-		err = fmt.Errorf("revoke %s: still held by %s after %v", key, strings.Join(slices.Compact(by), ", "), patience)
+	maps.DeleteFunc(nodes, func(holder string, on int) bool { return holder == "" || on < in.Quorum })
+	if len(nodes) == 0 {
+		return err
 	}
-	return err
+	return fmt.Errorf("revoke %s: still held by %s after %v", key, strings.Join(slices.Sorted(maps.Keys(nodes)), ", "), patience)
 }

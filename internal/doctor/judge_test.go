@@ -300,7 +300,7 @@ var judged = []struct {
 	{"a node with an earlier list", records("0123", "gen", "2"), "info list-change 4: Nothing"},
 	{"an older list than the nodes'", records("01234", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd\ne"), "warning old-list: Give them the latest list"},
 	{"clients with an older list", all(records("01234", "gen", "2"), straggles("2 60 host:1", "2 60 host:2", "1 60 host:3", "2 60")), "info old-list; info old-list: nodes settle"},
-	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "warning node-names 4"},
+	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "warning node-names 4: If an address is wrong, correct the list"},
 	{"a retired node", records("4", "gone", "1"), "warning retired 4"},
 	{"a node that restarted", records("4", "run", "another"), "warning blank 4: redlock nodes join --wait"},
 	{"a node that restarted, for which this client waits", all(records("4", "run", "another"), func(d *doctor, _ *exam) { d.waits[4] = true }), "info blank 4: redlock nodes join --wait"},

@@ -116,9 +116,9 @@ type State uint8
 
 // The states.
 const (
-	Unknown State = iota // too few nodes were seen lately
+	Unknown State = iota // something may be on a quorum, by our list or another
 	Young                // an owner value is on a quorum, and it is not certain that it was at one moment
-	Split                // none can be on a quorum, and no quorum has nothing
+	Split                // nothing can be on a quorum, and no quorum of ours is seen to be free
 	Vacant               // a quorum has nothing
 	Taken                // a quorum has what is no lock of this library's
 	Led                  // a quorum has had one owner value at one moment

@@ -208,10 +208,10 @@ func Remedy(err error) string {
 		return "name the authority that signed the server's certificate: WithTLS, or the client's TLSConfig"
 	case errors.As(err, &host):
 		return "use an address that the server's certificate is for, or have one made for this address"
-	// The server sent a TLS alert: it does not take the client's certificate.
-	case errors.As(err, &op) && op.Op == "remote error":
+	// Go's alert has no exported type. Those of the client's certificate name it.
+	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
 		return "show a certificate that the server accepts, by WithTLS with Certificates, or set tls-auth-clients no"
-	case errors.As(err, &untrusted):
+	case errors.As(err, &untrusted), op != nil && op.Op == "remote error":
 		return "see what the server's certificate and the client's TLS settings are"
 	}
 	return ""

@@ -240,3 +240,27 @@ func TestOutcomeNamesItself(t *testing.T) {
 		t.Errorf("got %q; want invalid", got)
 	}
 }
+
+// What may be on a quorum: of five nodes of ours, and of other lists, which may have others.
+func TestOpenLooksAtEachList(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		lists [][]int
+		may   uint64
+		want  bool
+	}{
+		{5, nil, 0b00111, true},
+		{5, nil, 0b00011, false},
+		{4, nil, 0b0011, false},
+		{4, [][]int{{0, 1, 2}}, 0b0011, true},
+		{4, [][]int{{1, 2, 3}}, 0b0001, false},
+		{3, [][]int{{0, 1, 2, -1}}, 0b001, false},
+		{3, [][]int{{0, -1}}, 0b001, true},
+		{2, [][]int{{0, -1, -1}}, 0, true},
+		{3, [][]int{nil}, 0, false},
+	} {
+		if got := quorum.Open(c.n, c.lists, func(i int) bool { return c.may&(1<<i) != 0 }); got != c.want {
+			t.Errorf("%d nodes, lists %v, on %b: got %t; want %t", c.n, c.lists, c.may, got, c.want)
+		}
+	}
+}
