@@ -4,7 +4,7 @@
 //
 //	cd bench && go run . [-quick] [-rounds n] [workload ...]
 //
-// Contenders take turns (A B C A B C ...); what is told is the median over the
+// Contenders take turns (A B C B C A ...); what is told is the median over the
 // rounds, and ratios within one run. It ends with status 1 if a gate fails.
 package main
 

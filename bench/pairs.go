@@ -83,9 +83,9 @@ func (ts entrants) named(name string) *entrant {
 	panic("bench: no contender " + name)
 }
 
-// race opens the contenders and gives each its slice in every round, one after
-// the other (A B C A B C ...), so that all else that the machine does falls on
-// all alike. One more round goes before them, to warm up. g goroutines take locks for d, or
+// race opens the contenders and gives each its slice in every round, one after the other, so that
+// all else that the machine does falls on all alike. Each round begins with another one (A B C,
+// B C A, ...): who is first is quicker. One more round goes before them, to warm up. g goroutines take locks for d, or
 // each takes this many pairs if that is positive.
 func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pairs int) (ts entrants, err error) {
 	defer func() {
@@ -101,7 +101,8 @@ func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pa
 		ts = append(ts, &entrant{spec: sp, contender: c})
 	}
 	for round := range 1 + r.rounds {
-		for _, t := range ts {
+		for i := range ts {
+			t := ts[(round+i)%len(ts)]
 			s, err := measure(ctx, r.servers, t, g, d, pairs)
 			if err != nil {
 				return ts, fmt.Errorf("%s: %w", t.name, err)
