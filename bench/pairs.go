@@ -85,8 +85,8 @@ func (ts entrants) named(name string) *entrant {
 
 // race opens the contenders and gives each its slice in every round, one after the other, so that
 // all else that the machine does falls on all alike. Each round begins with another one (A B C,
-// B C A, ...): who is first is quicker. One more round goes before them, to warm up. g goroutines take locks for d, or
-// each takes this many pairs if that is positive.
+// B C A, ...): who is first is quicker. One more round goes before, to warm up. g goroutines take
+// locks for d, or each takes this many pairs if that is positive.
 func (r *run) race(ctx context.Context, specs []spec, g int, d time.Duration, pairs int) (ts entrants, err error) {
 	defer func() {
 		for _, t := range ts {

@@ -12,12 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // The commands of docs/WHICH.md by which one master grows to three while clients run, on real
@@ -84,49 +81,6 @@ func tokenUnder(t *testing.T, nodes string) uint64 {
 	token, err := strconv.ParseUint(strings.TrimSpace(r.out), 10, 64)
 	must(t, err)
 	return token
-}
-
-// kill -9 of the operator at each of its commands that change a node: the command arrives, or
-// does not, and the next operator finishes.
-func TestTheNextOperatorFinishesAfterKill9AtEachCommand(t *testing.T) {
-	t.Parallel()
-	servers, nodes := blanks(t, 3, redisserver.Config{})
-	names := servers[0].Addr() + "," + servers[1].Addr() + "," + servers[2].Addr()
-	two, third := servers[0].URL()+","+servers[1].URL(), servers[2].Addr()
-	usual := []string{"--node-timeout", "500ms", "--max-ttl", "2s"}
-	run(t, two, append([]string{"nodes", "admit", "--yes"}, usual...)...).want(t, 0)
-	last := tokenUnder(t, two)
-	ended := map[string]bool{}
-	for k := 1; len(ended) < 2; k += testkit.Every(9, 4, 1) {
-		for _, verb := range []string{"add", "shrink"} {
-			args := append([]string{"nodes", verb, third, "--node-names", names}, usual...)
-			killed, held := atCommand{k: k, arrives: k%2 == 0}, open(t, map[string]string{"add": two, "shrink": nodes}[verb], redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(2*time.Second))
-			lock, err := held.Acquire(t.Context(), "held")
-			must(t, err)
-			p := start(t, prepare(t, killed.before(t, servers), args...))
-			killed.kill.Store(p)
-			<-p.ended
-			if count := killed.count.Load(); count < int64(k) {
-				ended[verb] = true
-				p.wait(t).want(t, 0, "generation")
-				t.Logf("%s has %d commands", verb, count)
-			} else {
-				run(t, nodes, args...).want(t, 0, "generation")
-			}
-			if err := lock.Err(); err != nil {
-				t.Errorf("%s, command %d: %v; want the lock held", verb, k, err)
-			}
-			must(t, held.Close())
-			for _, list := range []string{two, nodes} {
-				token := tokenUnder(t, list)
-				if token <= last {
-					t.Errorf("%s, command %d: got token %d after %d", verb, k, token, last)
-				}
-				last = token
-			}
-		}
-		must(t, servers[2].Client().FlushAll(t.Context()).Err()) // no client has a list with it
-	}
 }
 
 // atCommand kills a process at its k-th command that changes a node.
