@@ -69,7 +69,7 @@ type ClusterStatus struct {
 
 	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
 	List       []string // the latest list that a record shows; nil if none is found
-	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle"; call it again to finish it
+	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle", or "add, shrink or settle" (which is not known yet); call it again to finish it
 
 	// Stragglers have the list before the latest, and used it within the hour, by their clocks
 	// and ours. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.
@@ -106,7 +106,7 @@ type NodeStatus struct {
 	Strict bool
 
 	// Refusal is why the node refuses to write, in its server's words: its memory is
-	// full, its disk failed, it lacks replicas. It then grants nothing, in any
+	// full, its disk failed, it lacks replicas, the user lacks a right. It grants nothing then, in any
 	// state. Empty: it wrote when Status asked, or said nothing.
 	Refusal string
 

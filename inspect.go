@@ -211,14 +211,14 @@ func readOwner(ctx context.Context, n *node.Node, key string) (in NodeInspection
 	in.Name = n.Name
 	var owner, stripe *redis.SliceCmd
 	var left *redis.DurationCmd
-	_, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		owner = p.MGet(ctx, key)
 		left = p.PTTL(ctx, key)
 		stripe = p.HMGet(ctx, lua.NodeKey, strconv.FormatInt(lua.StripeOf(key), 10), "base")
 		return nil
 	})
 	if err != nil {
-		in.Err = node.Explain(err)
+		in.Err = node.Explain(node.Discarded(cmds, err))
 		return in, false
 	}
 	if len(owner.Val()) != 1 {
@@ -244,7 +244,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	var now *redis.TimeCmd
 	var left *redis.DurationCmd
 	var members *redis.ZSliceCmd
-	_, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		left = p.PTTL(ctx, key)
 		members = p.ZRangeWithScores(ctx, key, 0, -1)
@@ -253,7 +253,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	found := members.Val()
 	switch {
 	case err != nil:
-		return err
+		return node.Discarded(cmds, err)
 	case len(found) == 0: // gone meanwhile
 		in.Remaining = 0
 		return nil

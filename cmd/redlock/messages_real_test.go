@@ -44,7 +44,7 @@ func TestTheEndOfAWaitIsToldInOneLine(t *testing.T) {
 }
 
 // A right that is missing is named where its lack shows: when a lock is lost, is not released,
-// or is to be taken away.
+// or is to be taken away, and by those who look. Redis 7.0 does not name what a script called.
 func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -53,10 +53,18 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		says        []string
 	}{
 		{"-pexpire", "exec --ttl 3s k sleep 12", 124, []string{
-			"ending sleep: no quorum confirms k any more: extend k: no quorum: ", "the user's ACL lacks a right: ", "; redlock nodes acl prints the rights",
+			"ending sleep: no quorum confirms k any more: extend k: no quorum: ", "the user's ACL lacks a right (+pexpire): ", "; redlock nodes acl prints the rights",
 		}},
 		{"-del", "exec --ttl 3s k true", 0, []string{"close: not released on node 0 (", "redlock nodes acl prints the rights; blocked there for up to "}},
 		{"-watch", "release k --force --yes", 69, []string{"'watch' command; redlock nodes acl --for release", "prints the rights"}},
+		{"-hmget", "nodes", 69, []string{"misconfigured", "the user's ACL lacks a right (+hmget): ", "; redlock nodes acl prints the rights"}},
+		{"-hmget", "status k", 69, []string{"misconfigured", "the user's ACL lacks a right (+hmget): "}}, // it was EXECABORT
+		{"-info", "status k", 69, []string{"misconfigured", ": INFO tells no run_id, "}},                 // it was told by nodes alone
+		{"-pttl", "status k", 69, []string{"the user's ACL lacks a right (+pttl): "}},
+		{"-exec", "status k", 69, []string{"the user's ACL lacks a right (+exec): "}},
+		{"-set", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+set): "}},
+		{"-script|load", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+script|load): "}},
+		{"-set -acl", "doctor", 2, []string{"it refuses to take a lock, which takes +set: "}},
 		{"resetkeys ~redlock:*", "exec -n k true", 78, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}},
 	} {
 		t.Run(c.lacks, func(t *testing.T) {

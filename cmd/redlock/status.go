@@ -8,6 +8,7 @@ package main
 // take silence for "free"; with --watch 0 after a signal, which is its only end.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 func statusCommand(a *app) cli.Command {
@@ -110,9 +112,13 @@ type nodeShows struct {
 	// Waiting are those that stand in line, the next one first.
 	Waiting []string `json:"waiting"`
 	Error   string   `json:"error,omitempty"`
+	Cause   string   `json:"cause,omitempty"` // why it does not vote
 
 	left time.Duration
 }
+
+// why is for people: why the node does not vote, as redlock nodes has it, or says nothing.
+func (n nodeShows) why() string { return unnamed(cmp.Or(n.Cause, n.Error)) }
 
 // status shows the keys once, or every so often until a signal comes. The pause is between
 // two looks, not from start to start: nodes that answer slowly are not asked more for it.
@@ -153,6 +159,7 @@ func (a *app) showKeys(ctx context.Context, s *session, keys []string, again boo
 	if err != nil {
 		return false, err
 	}
+	s.nameMisdialled(ctx, cluster)
 	for i, key := range keys {
 		in, err := s.locker.Inspect(ctx, key)
 		if err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
@@ -184,11 +191,11 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 	views := make([]nodeView, len(in.Nodes))
 	on := map[string]int{}
 	for i, n := range in.Nodes {
-		state := cluster.Nodes[i].State
+		state, cause := cluster.Nodes[i].State, worded(because(cluster.Nodes[i]))
 		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
 		shows := nodeShows{
 			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared,
-			Remaining: n.Remaining.Milliseconds(), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err),
+			Remaining: n.Remaining.Milliseconds(), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err), Cause: cause,
 		}
 		if n.Owner != "" {
 			views[i].owners = []string{n.Owner}
@@ -250,11 +257,13 @@ func (s keyStatus) print(p *cli.Page) {
 	}
 	p.Table(rows)
 	p.WriteString(letters.text())
+	var silent fault.Grouped
 	for _, n := range s.ByNode {
-		if n.Error != "" {
-			p.WriteString(cli.Note(n.Node + ": " + n.Error))
+		if why := n.why(); why != "" {
+			silent.Add(n.Node, why)
 		}
 	}
+	silent.Each(func(names string, _ int, why string) { p.WriteString(cli.Note(names + ": " + why)) })
 	// Slots come last, even if nobody shares the key.
 	defer s.printSlots(p)
 	if len(s.Sharers) == 0 {

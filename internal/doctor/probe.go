@@ -53,7 +53,12 @@ type failedUse struct {
 	err   error
 }
 
-func (f failedUse) String() string { return fmt.Sprintf("to %s: %v", f.use, f.err) }
+func (f failedUse) String() string {
+	if right := node.MissingRight(f.err); right != "" {
+		return fmt.Sprintf("to %s, which takes %s: %v", f.use, right, f.err)
+	}
+	return fmt.Sprintf("to %s: %v", f.use, f.err)
+}
 
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 

@@ -6,6 +6,8 @@ import (
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
 	_ "embed"
 	"encoding/hex"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -167,6 +169,24 @@ var (
 	// MembershipScripts are loaded where they are first used.
 	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, RetireScript, SettleScript, AcceptScript, ForceScript}
 )
+
+// calling finds the commands that a line of a script calls.
+var calling = regexp.MustCompile(`\bp?call\('([A-Z]+)'`)
+
+// CommandsAt are the commands in one line of the script with this hash, for a server that
+// tells no more of what it refused. nil: it is no script of ours.
+func CommandsAt(hash string, line int) (commands []string) {
+	for _, s := range slices.Concat(VotingScripts, KeepingScripts, MembershipScripts) {
+		lines := strings.Split(s.Body, "\n")
+		if s.Hash != hash || line < 1 || line > len(lines) {
+			continue
+		}
+		for _, m := range calling.FindAllStringSubmatch(lines[line-1], -1) {
+			commands = append(commands, m[1])
+		}
+	}
+	return commands
+}
 
 // The most locks that one script call carries. A script holds the server's one
 // thread while it runs: 250 renewals are well under a millisecond.

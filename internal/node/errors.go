@@ -148,12 +148,15 @@ func Explain(err error) error {
 		case HasAnyPrefix(text, refusedLogins...):
 			return fmt.Errorf("%w: credentials refused: %w (%s)", fault.ErrMisconfigured, err, Remedy(err))
 		case lacksRight(err):
-			what := " prints the rights"
+			right, what := MissingRight(err), " prints the rights"
+			switch {
+			case right != "":
+				right = " (" + right + ")"
 			// The rights are there, and the patterns do not match the name.
-			if strings.Contains(text, " key") {
+			case strings.Contains(text, " key"):
 				what = " 'PATTERN' prints the rights for names like it"
 			}
-			return fmt.Errorf("%w: the user's ACL lacks a right: %w; redlock nodes acl%s", fault.ErrMisconfigured, err, what)
+			return fmt.Errorf("%w: the user's ACL lacks a right%s: %w; redlock nodes acl%s", fault.ErrMisconfigured, right, err, what)
 		case strings.HasPrefix(text, "ERR unknown command"):
 			what, _, _ := strings.Cut(text, ", with args") // a script would follow
 			return fmt.Errorf("%w: it lacks a command, as does a Sentinel, which keeps no keys: give its master: %s", fault.ErrMisconfigured, what)
@@ -177,6 +180,16 @@ func Explain(err error) error {
 	default:
 		return err
 	}
+}
+
+// Discarded is why a transaction failed: EXEC says only that a command before it was refused.
+func Discarded(cmds []redis.Cmder, err error) error {
+	for _, c := range cmds {
+		if why := c.Err(); saysFirst(err, "EXECABORT") && why != nil && !saysFirst(why, "EXECABORT") {
+			return why
+		}
+	}
+	return err
 }
 
 // refusedLogins begin what a server says to credentials that it does not take.

@@ -78,6 +78,9 @@ func noIdentity(err error) error {
 // INFO which server it runs on. Redis, its forks and imitations word that differently, and
 // each version anew, so it goes by signs.
 func HidesIdentity(err error) bool {
+	if right := MissingRight(err); right != "" {
+		return right == "+info"
+	}
 	for _, sign := range []string{
 		"INFO", "Unknown Redis command", "Unknown command called from script", "ACL", "can't run this command", "not supported", "not allowed from script",
 	} {

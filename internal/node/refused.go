@@ -3,13 +3,16 @@ package node
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -106,8 +109,34 @@ func lacksRight(err error) bool {
 		return false // before reply is made, which is on the heap
 	}
 	var reply redis.Error
-	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") ||
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), ": NOPERM ") || // of a transaction
 		strings.Contains(reply.Error(), "The user executing the script can't") || strings.Contains(reply.Error(), "ACL failure in script")) // Redis 7.0, and later
+}
+
+// deniedCommand finds a command that the user may not run, and inScript, of Redis 7.0, which
+// does not name it, where a script calls it.
+var (
+	deniedCommand = regexp.MustCompile(`permissions to run the '([^']+)'`)
+	inScript      = regexp.MustCompile(`can't run this command or subcommand script: ([0-9a-f]{40}), on @user_script:([0-9]+)`)
+)
+
+// MissingRight is the right that a refusal is for, as ACL SETUSER takes it; empty if it does
+// not tell. Two calls may stand in one line.
+func MissingRight(refusal error) string {
+	reply := refusal.Error()
+	if m := deniedCommand.FindStringSubmatch(reply); m != nil {
+		return "+" + strings.ToLower(m[1])
+	}
+	m := inScript.FindStringSubmatch(reply)
+	if m == nil {
+		return ""
+	}
+	line, _ := strconv.Atoi(m[2])
+	commands := lua.CommandsAt(m[1], line)
+	if commands == nil {
+		return ""
+	}
+	return "+" + strings.ToLower(strings.Join(commands, " or +"))
 }
 
 // use is what each lock needs a call for; empty if not each does: who never waits, shares or
@@ -172,7 +201,8 @@ func (n *Node) SawWrite(use string) {
 // RefusesNow asks the node to write, and returns why it refuses; empty if it wrote, or
 // said nothing about it. What it writes is a tombstone of an owner that nobody is,
 // which ends within a millisecond: a check must find a full memory, and leave no trace.
-// It loads the script in the same pipeline, since a node that was never used lacks it.
+// It loads the script in the same pipeline, since a node that was never used lacks it. A right
+// that the user lacks for either refuses as well.
 func (n *Node) RefusesNow(ctx context.Context) string {
 	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
 	defer cancel()
@@ -187,11 +217,13 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 	})
 	err := leave.Err()
 	n.SawRefusal("", err)
-	switch {
-	case err == nil && leave.Val() != nil:
+	if err == nil && leave.Val() != nil {
 		n.SawWrite("")
-	case refusesWrites(err):
-		return Explain(err).Error()
+	}
+	for _, err := range []error{load.Err(), err} {
+		if refusesWrites(err) || lacksRight(err) {
+			return strings.TrimPrefix(Explain(err).Error(), fault.ErrMisconfigured.Error()+": ")
+		}
 	}
 	return ""
 }

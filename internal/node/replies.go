@@ -37,7 +37,7 @@ func (n *writer) handOut() {
 		switch {
 		case IsMissingScript(err):
 			n.loaded, recheck = false, true
-		case lacksRight(err):
+		case lacksRight(err): // of unknown outcome where a script had begun, and yet the node's own word: no reason to probe it
 		case outcome == quorum.Unknown || err != nil && !IsReply(err):
 			broken = Explain(err)
 		}

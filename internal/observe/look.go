@@ -168,13 +168,13 @@ func readStrings(ctx context.Context, n *node.Node, keys []string) (readings []e
 	var values *redis.SliceCmd
 	var there *redis.IntCmd
 	var witness node.Witness
-	_, err = n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		values, there = p.MGet(ctx, keys...), p.Exists(ctx, keys...)
 		witness = n.Witness(ctx, p)
 		return nil
 	})
 	if err != nil {
-		return nil, said, false, node.Explain(err)
+		return nil, said, false, node.Explain(node.Discarded(cmds, err))
 	}
 	if len(values.Val()) != len(keys) {
 		return nil, said, false, node.ErrNoReply
@@ -198,7 +198,7 @@ func readAll(ctx context.Context, n *node.Node, keys []string) (readings []elect
 	var values *redis.SliceCmd
 	var witness node.Witness
 	marks, there := make([]*redis.StringSliceCmd, len(keys)), make([]*redis.IntCmd, len(keys))
-	_, err = n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		values, witness = p.MGet(ctx, keys...), n.Witness(ctx, p)
 		for k, key := range keys {
 			marks[k], there[k] = p.ZRange(ctx, key, 0, 0), p.Exists(ctx, key) // a mark's score is the least
@@ -206,7 +206,7 @@ func readAll(ctx context.Context, n *node.Node, keys []string) (readings []elect
 		return nil
 	})
 	if values.Err() != nil || there[len(keys)-1].Err() != nil { // that of a mark is an answer
-		return nil, said, node.Explain(err)
+		return nil, said, node.Explain(node.Discarded(cmds, err))
 	}
 	if len(values.Val()) != len(keys) {
 		return nil, said, node.ErrNoReply
