@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -66,8 +67,10 @@ type execution struct {
 	grace       time.Duration // --kill-after
 	margin      time.Duration
 	holdAtLeast time.Duration
-	keeps       bool // --hold-at-least was given: 0s is refused, though 0 is its default
 }
+
+// leastHold is the least --max-hold, for the help: see times.
+const leastHold = "At least half of the TTL,\nor more than --kill-after, if that is given"
 
 // execAbout is the help page of exec.
 const execAbout = `Takes KEY, runs CMD, and releases KEY when CMD has ended. The lock is renewed meanwhile.
@@ -124,7 +127,7 @@ func execCommand(a *app) cli.Command {
 		About:    execAbout,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "exec"}
-			e.define(fs, "CMD is dead after this `DURATION`, its first signal comes\n--kill-after earlier: exit status 123")
+			e.define(fs, "CMD is dead after this `DURATION`, its first signal comes\n--kill-after earlier: exit status 123. "+leastHold)
 			e.defineEnd(fs)
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
 			// For cron on several machines: the clocks differ by some seconds, so a job that takes
@@ -135,7 +138,6 @@ func execCommand(a *app) cli.Command {
 				return nil
 			})
 			return func(ctx context.Context, args []string) error {
-				fs.Visit(func(f *flag.Flag) { e.keeps = e.keeps || f.Name == "hold-at-least" })
 				err := e.take(args)
 				a.ending.of(e.keys)
 				if err != nil {
@@ -179,7 +181,7 @@ func (e *execution) take(args []string) error {
 	if e.skip {
 		e.busyCode = cli.ExitOK
 		// A cron job that skips its turn does not want to wait for it, unless it says so.
-		e.now = e.now || !e.waitSet()
+		e.now = e.now || !e.given("wait")
 	}
 	if err := e.validate(); err != nil {
 		return err
@@ -192,7 +194,10 @@ func (e *execution) take(args []string) error {
 	}
 	var err error
 	e.path, err = exec.LookPath(e.argv[0])
-	return cannotRun(e.argv[0], err)
+	if err = cannotRun(e.argv[0], err); err != nil && len(e.argv) == 1 && strings.Contains(e.argv[0], " ") {
+		return fmt.Errorf("%w (there is no shell: give each word by itself, or sh -c '...')", err)
+	}
+	return err
 }
 
 // takeSignals finds the signals that CMD may get. TERM is the default of both, as of
@@ -224,9 +229,11 @@ func (e *execution) times() error {
 		return cli.Usagef("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
 	// The first signal would be due at the command's start, or most of the time would be for
 	// a grace that nobody asked for.
-	case e.maxHold > 0 && (e.maxHold <= e.grace || unsaid && e.maxHold < 2*e.grace):
-		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, %v, before that: give twice as much, or a shorter --kill-after", e.maxHold, e.grace)
-	case e.keeps && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
+	case unsaid && e.maxHold > 0 && e.maxHold < 2*e.grace:
+		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, by default %v, before that: give at least %v, half of the TTL, or a shorter --kill-after", e.maxHold, e.grace, 2*e.grace)
+	case e.maxHold > 0 && e.maxHold <= e.grace:
+		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, %v, before that: give more than that, or a shorter --kill-after", e.maxHold, e.grace)
+	case e.given("hold-at-least") && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:
 		return cli.Usagef("--hold-at-least %v: give a positive duration, at most --max-hold", e.holdAtLeast)
 	}
 	return nil

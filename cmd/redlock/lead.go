@@ -52,7 +52,7 @@ With --json, what happens is told on stderr, one value a line: "held", "ending",
 "revoked", "ended" as by exec, and "waiting" before each campaign.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "lead"}
-			e.defineHold(fs, "CMD is dead after this `DURATION` of a lead, its first signal comes\n--kill-after earlier; then campaign again")
+			e.defineHold(fs, "CMD is dead after this `DURATION` of a lead, its first signal comes\n--kill-after earlier; then campaign again. "+leastHold)
 			e.defineEnd(fs)
 			return func(ctx context.Context, args []string) error {
 				err := e.takeLead(args)

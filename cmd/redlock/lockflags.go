@@ -33,10 +33,10 @@ type lockFlags struct {
 	limit    int  // 0 if none
 	lets     bool // --revocable
 	keys     []string
-	session  *session // set by withLocks
-	waitSet  func() bool
-	signals  chan os.Signal // that ask for the end, from before anything is sent
-	held     stopwatch      // since the lock was granted
+	session  *session               // set by withLocks
+	given    func(flag string) bool // it was given: 0 is refused then, though 0 is the default of some
+	signals  chan os.Signal         // that ask for the end, from before anything is sent
+	held     stopwatch              // since the lock was granted
 }
 
 // define adds the flags of exec and hold, and what --max-hold does: of lead it
@@ -67,9 +67,8 @@ func (f *lockFlags) defineHold(fs *flag.FlagSet, most string) {
 	fs.StringVar(&f.holder, "holder", "", "the `LABEL` that status shows (default: host:pid)")
 	fs.StringVar(&f.value, "value", "", "`TEXT` that observe shows, behind the label in what status shows: no secret")
 	fs.BoolVar(&f.lets, "revocable", false, "others may ask for it: redlock revoke")
-	f.waitSet = func() bool {
-		set := false
-		fs.Visit(func(f *flag.Flag) { set = set || f.Name == "wait" })
+	f.given = func(name string) (set bool) {
+		fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 		return set
 	}
 }
@@ -83,7 +82,7 @@ func (f *lockFlags) validate() error {
 	switch {
 	case f.wait < 0:
 		return cli.Usagef("--wait %v: give a positive duration, or 0 for one attempt", f.wait)
-	case f.maxHold < 0:
+	case f.maxHold < 0 || f.maxHold == 0 && f.given("max-hold"):
 		return cli.Usagef("--max-hold %v: give a positive duration", f.maxHold)
 	case f.now && f.wait > 0:
 		return cli.Usagef("give -n or --wait, not both")
@@ -98,7 +97,7 @@ func (f *lockFlags) validate() error {
 		return cli.Usagef("--limit is for one KEY: got %d", len(f.keys))
 	}
 	// --wait 0 is the one attempt of -n: WithWait(0) would mean no bound.
-	f.now = f.now || f.waitSet() && f.wait == 0
+	f.now = f.now || f.given("wait") && f.wait == 0
 	return checkKeys(f.keys)
 }
 

@@ -246,7 +246,11 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"lead --wait -1s k true", 64, "--wait -1s"},
 		{"lead --shared k true", 64, "-shared; see: redlock help lead"},
 		{"lead --max-hold 1s k true", 64, "--kill-after"},
-		{"exec --max-hold 4s k true", 64, "its first signal --kill-after, 2.5s, before that"},
+		{"exec --max-hold 4s k true", 64, "--kill-after, by default 2.5s, before that: give at least 5s, half of the TTL, or"},
+		{"exec --max-hold 2s --kill-after 2s k true", 64, "--kill-after, 2s, before that: give more than that, or"},
+		{"exec --max-hold 0s k true", 64, "--max-hold 0s: give a positive duration"},
+		{"lead --max-hold 0s k true", 64, "--max-hold 0s: give a positive duration"},
+		{"hold --max-hold 0s k", 64, "--max-hold 0s: give a positive duration"},
 		{"lead --kill-after 9s k true", 64, "half of the TTL"},
 		{"lead --signal NONE k true", 64, "no such signal"},
 		{"lead k no-such-command-here", 127, "not found"},
@@ -273,6 +277,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 			t.Errorf("%q: got exit status %d and %s%s; want %d and %q", c.args, r.code, r.out, r.errs, c.code, c.says)
 		}
 	}
+	run(t, "", "exec", "k", "no-such-command-here now").want(t, 127, "not found", "there is no shell: give each word by itself, or sh -c '...'")
 }
 
 // A password must not be seen: by ps, in a message, in any form.

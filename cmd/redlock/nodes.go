@@ -171,8 +171,8 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	}
 	p := a.NewPage()
 	id, color := status.ID, cli.Green
-	if silent := silent(status); id == "" && len(status.Nodes)-silent < status.Quorum {
-		id = fmt.Sprintf("unknown (%d of %d nodes do not answer)", silent, len(status.Nodes))
+	if n := silent(status); id == "" && len(status.Nodes)-n < status.Quorum {
+		id = fmt.Sprintf("unknown (%d of %d nodes do not answer)", n, len(status.Nodes))
 	} else if id == "" {
 		id = "none yet"
 	}

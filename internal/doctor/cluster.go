@@ -34,7 +34,7 @@ var (
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one number of nodes and a quorum of another need not meet",
-		"Give all clients the same list; Cluster.Add (redlock nodes add, or shrink) changes it while clients run",
+		"Give all clients the same list; to change it while clients run: Cluster.Add (redlock nodes add) and Cluster.Shrink (redlock nodes shrink)",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,

@@ -85,7 +85,7 @@ func (v View) unbound(i int) string {
 		return ""
 	case v.Refounded():
 		return fmt.Sprintf("the cluster that this client knew (%s) is gone, and this one (%s) was founded without strict recovery: "+
-			"Cluster.Admit (redlock nodes admit) by a client with WithStrictRecovery, when no lock made before is held", v.Knew, v.ours)
+			"Cluster.Admit (redlock nodes admit --strict-recovery), with that option, when no lock made before is held", v.Knew, v.ours)
 	case !v.Nodes[i].Record.Strict:
 		return v.Hindered(i, "its record does not say strict recovery, which must be written there first")
 	}
