@@ -27,6 +27,9 @@ type aclUse struct {
 	rights string // beside those of every program
 }
 
+// aclNone takes away all rights, and no password, as reset would.
+const aclNone = "clearselectors resetkeys resetchannels -@all"
+
 // aclAlways are the rights of every program: to learn what a node is.
 const aclAlways = "+evalsha +script|load +info +hmget +mget"
 
@@ -66,7 +69,8 @@ func aclCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes acl", Synopsis: "[PATTERN...] [flags]", Summary: "print the rights that a server must give, as ACL SETUSER",
 		About: `Prints the command that gives a user (--user, or "redlock") the rights for what it does, and no
-others. Put a password in the place of SECRET, and send it to each node. PATTERN is for the
+others: send it to each node. It leaves the password of a user as it is; one that is new
+lets nobody in before it has one: ACL SETUSER redlock on >SECRET. PATTERN is for the
 names of locks, as orders/*; --prefix stands before it. Without one they are all names.
 
 LIST is of: lock (acquire without waiting), wait (in line: where one client does, all need
@@ -85,7 +89,9 @@ without-membership (the library's WithoutMembership).`,
 					return a.Answer(aclShows{user, rules})
 				}
 				p := a.NewPage()
-				fmt.Fprintf(p, "ACL SETUSER %s reset on >SECRET %s\n", user, rules)
+				fmt.Fprintf(p, "ACL SETUSER %s %s\n", user, rules)
+				// Not in the line itself: pasted for a user that is there, it would add a password.
+				a.complain("nodes acl: it leaves the user's password as it is; a new user needs one: ACL SETUSER " + user + " on >SECRET")
 				return a.Flush(p)
 			}
 		},
@@ -101,7 +107,7 @@ type aclShows struct {
 // aclRules are the rules for these uses: keys, channels and commands, in the order in which
 // people read them.
 func aclRules(uses []string, prefix string, patterns []string) (string, error) {
-	keys, rights := []string{"resetchannels", "~redlock:*"}, strings.Fields(aclAlways)
+	keys, rights := append(strings.Fields(aclNone), "~redlock:*"), strings.Fields(aclAlways)
 	names := false
 	for _, use := range uses {
 		i := slices.IndexFunc(aclUses, func(u aclUse) bool { return u.name == use })

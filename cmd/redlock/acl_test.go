@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // usedRights is what a user with the rights of --for does, as a shell runs it: redlock is the
@@ -94,13 +95,13 @@ func TestTheRightsThatTheCommandPrintsAreEnoughAndNeeded(t *testing.T) {
 			}
 			printed := run(t, "", "nodes", "acl", "k", "--for", use.uses)
 			printed.want(t, 0)
-			_, rules, _ := strings.Cut(strings.TrimSpace(printed.out), " reset on >SECRET ")
+			_, rules, _ := strings.Cut(strings.TrimSpace(printed.out), " clearselectors resetkeys resetchannels -@all ")
 			if code, said, refused := ruled(t, servers, "all", rules, use.line); code != 0 || len(refused) > 0 {
 				t.Fatalf("with %s: got status %d, refused %q\n%s", rules, code, refused, said)
 			}
 			all, stride := strings.Fields(rules), testkit.Of(6, 1)
 			for i, right := range all {
-				if i%stride != 0 || right == "resetchannels" || slices.Contains(use.notHere, right) {
+				if i%stride != 0 || slices.Contains(use.notHere, right) {
 					continue
 				}
 				without := strings.Join(slices.Delete(slices.Clone(all), i, i+1), " ")
@@ -122,6 +123,22 @@ func TestTheRightsThatTheCommandPrintsAreEnoughAndNeeded(t *testing.T) {
 	}
 }
 
+// Pasted for a user that is there, its line was to give another password: SECRET.
+func TestTheRightsThatTheCommandPrintsLeaveThePassword(t *testing.T) {
+	t.Parallel()
+	s := testserver.NeedOne(t, redisserver.Config{Users: []string{"app on >mine ~* &* +@all (+get ~other)"}})
+	printed := run(t, "", "nodes", "acl", "--user", "app", "--for", "lock", "k")
+	printed.want(t, 0, "a new user needs one: ACL SETUSER app on >SECRET")
+	must(t, s.Client().Do(t.Context(), anys(strings.Fields(printed.out))...).Err())
+	rights, err := s.Client().Do(t.Context(), "ACL", "LIST").StringSlice()
+	must(t, err)
+	if user := rights[0]; !strings.Contains(user, " on ") || strings.Count(user, " #") != 1 || !strings.Contains(user, " ~redlock:* ~k resetchannels -@all ") || strings.Contains(user, "(") {
+		t.Errorf("got %q; want one password, and no other rights", user)
+	}
+	run(t, "redis://app:mine@"+s.Addr(), "nodes", "admit", "--yes", "--node-timeout", "1s").want(t, 0, "1 vote")
+	run(t, "redis://app:mine@"+s.Addr(), "exec", "-n", "--node-timeout", "1s", "k", "true").want(t, 0)
+}
+
 // What it prints by itself is the line of docs/OPERATIONS.md, which tests of the root try
 // with the library.
 func TestTheRightsThatTheCommandPrintsAreThePages(t *testing.T) {
@@ -132,11 +149,15 @@ func TestTheRightsThatTheCommandPrintsAreThePages(t *testing.T) {
 	got := strings.Fields(run(t, "", "nodes", "acl", "orders/*").out)
 	slices.Sort(want)
 	slices.Sort(got)
-	if got = slices.DeleteFunc(got, func(rule string) bool { return rule == "reset" }); !slices.Equal(got, want) {
-		t.Errorf("got %q; want %q, and reset", got, want)
+	none := []string{"-@all", "clearselectors", "on", ">SECRET", "resetchannels", "resetkeys"} // who has none yet, or a password
+	rule := func(of []string) []string {
+		return slices.DeleteFunc(of, func(rule string) bool { return slices.Contains(none, rule) })
+	}
+	if got, want = rule(got), rule(want); !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
 	}
 	for args, says := range map[string]string{
-		"--prefix a/ b* --user u --json": `{"user":"u","rules":"resetchannels ~redlock:* ~a/b* `,
+		"--prefix a/ b* --user u --json": `{"user":"u","rules":"clearselectors resetkeys resetchannels -@all ~redlock:* ~a/b* `,
 		"--for nodes k":                  " ~redlock:* +evalsha",
 		"--for lock":                     " ~redlock:* ~* +evalsha",
 		"--for lock,without-membership":  " +hsetnx",

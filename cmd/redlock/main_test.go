@@ -266,6 +266,8 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"status --nodes-file /does/not/exist k", 78, "--nodes-file"},
 		{"status k", 78, "no nodes given"},
 		{"status --nodes localhost k", 78, "host:port"},
+		{"status --nodes redis://u:pass/word@127.0.0.1:1 k", 78, "in a password write %40 for @, %2F for /"},
+		{"status --nodes u:pass@127.0.0.1:1 k", 78, "give redis://host:port (with user:password@ before the host), "},
 		{"status --nodes 127.0.0.1:1,127.0.0.1:1 k", 78, "may not vote twice"},
 		{"status --nodes 127.0.0.1:1 --node-timeout -1s k", 64, "--node-timeout: give a positive duration"},
 		{"status --nodes 127.0.0.1:1 k", 69, "unknown"},

@@ -36,6 +36,9 @@ const (
 // URLForms are the ways to write a node, for messages that refuse another.
 const URLForms = "redis://host:port (with user:password@ before the host), rediss://, unix:///path, or host:port"
 
+// percentForms are for a password that a generator made. A comma ends the URL in a list.
+const percentForms = "in a password write %40 for @, %2F for /, %23 for #, %3F for ?, %25 for %, %2C for a comma"
+
 // The reasons for which a client is no node. New refuses it where it can see that. Inside a
 // wrapper only the client's connection tells. No option admits Sentinel clients: a promoted
 // server counts as blank, with all that it has, so each promotion would be a rejoin, which
@@ -57,14 +60,17 @@ func ParseURL(u string) (*redis.Options, error) {
 		return nil, errors.New("it is empty: give " + URLForms)
 	case !strings.Contains(u, "://"):
 		host, port, err := net.SplitHostPort(u)
-		if err != nil || host == "" || strings.Contains(u, "@") {
+		if strings.Contains(u, "@") {
+			return nil, errors.New("without a scheme it takes no password (not shown): give " + URLForms + "; " + percentForms)
+		}
+		if err != nil || host == "" {
 			return nil, errors.New("without a scheme, give host:port")
 		}
 		return &redis.Options{Addr: u}, checkPort(port)
 	}
 	o, err := redis.ParseURL(u)
 	if err != nil || strings.Contains(u, "#") { // the rest of a password, likely, and its first part a port
-		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + URLForms)
+		return nil, errors.New("it does not parse (not shown, it may hold a password): give " + URLForms + "; " + percentForms)
 	}
 	if _, port, err := net.SplitHostPort(o.Addr); err == nil && o.Network != "unix" {
 		return o, checkPort(port)

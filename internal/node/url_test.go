@@ -14,12 +14,13 @@ func TestParseURLTakesFourForms(t *testing.T) {
 		addr, network, user, password string
 		tls                           bool
 	}{
-		"10.0.0.1:6379":                  {addr: "10.0.0.1:6379"},
-		"[::1]:6379":                     {addr: "[::1]:6379"},
-		"redis://10.0.0.1":               {addr: "10.0.0.1:6379", network: "tcp"},
-		"redis://a:s%23cret@h:7000":      {addr: "h:7000", network: "tcp", user: "a", password: "s#cret"},
-		"rediss://:secret@h:7000":        {addr: "h:7000", network: "tcp", password: "secret", tls: true},
-		"unix://a:secret@/run/redis/one": {addr: "/run/redis/one", network: "unix", user: "a", password: "secret"},
+		"10.0.0.1:6379":                     {addr: "10.0.0.1:6379"},
+		"[::1]:6379":                        {addr: "[::1]:6379"},
+		"redis://10.0.0.1":                  {addr: "10.0.0.1:6379", network: "tcp"},
+		"redis://a:p%40%2F%3F%2C%25@h:7000": {addr: "h:7000", network: "tcp", user: "a", password: "p@/?,%"}, // as the error has it
+		"redis://a:s%23cret@h:7000":         {addr: "h:7000", network: "tcp", user: "a", password: "s#cret"},
+		"rediss://:secret@h:7000":           {addr: "h:7000", network: "tcp", password: "secret", tls: true},
+		"unix://a:secret@/run/redis/one":    {addr: "/run/redis/one", network: "unix", user: "a", password: "secret"},
 	} {
 		o, err := node.ParseURL(u)
 		if err != nil {
@@ -35,7 +36,7 @@ func TestParseURLTakesFourForms(t *testing.T) {
 func TestNoPartOfABadURLIsShown(t *testing.T) {
 	for _, u := range []string{
 		"", "secret", ":77", "secret@h:77", "redis://:secret@h:port", "redis://:secret/77@h", "redis://:77#secret@h", "http://secret:77",
-		"redis://h:6379?secret=77", "unix://secret:77@", "h:77777", "redis://:secret@h:77777",
+		"redis://h:6379?secret=77", "unix://secret:77@", "redis://u:sec/77@h", "redis://u:100%secret77@h", "h:77777", "redis://:secret@h:77777",
 	} {
 		o, err := node.ParseURL(u)
 		if err == nil {
