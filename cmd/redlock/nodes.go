@@ -22,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -47,7 +48,7 @@ has its words. Exit status 69 if fewer than a quorum vote.`,
 						return err
 					}
 					s.nameMisdialled(ctx, status)
-					if err := a.showNodes(status, s); err != nil {
+					if err := errors.Join(a.showNodes(status, s), a.showNext(status)); err != nil {
 						return err
 					}
 					if status.Votes() < status.Quorum {
@@ -201,6 +202,26 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	return a.Flush(p)
 }
 
+// showNext prints what takes in the nodes that are new or returned, if there are any: a client
+// that only looks does not wait for them.
+func (a *app) showNext(status redlock.ClusterStatus) error {
+	strict, waits := a.connection.strict, false
+	for _, n := range status.Nodes {
+		strict, waits = strict || n.Strict, waits || n.State == redlock.NodeBlank || n.State == redlock.NodeJoining
+	}
+	if !waits || a.JSON {
+		return nil
+	}
+	admit := "redlock nodes admit --yes"
+	if strict {
+		admit += " --strict-recovery" // without it the operator's word would not count
+	}
+	p := a.NewPage() // each command in a line of its own, to be copied
+	p.WriteString(cli.Note("new and returned nodes are taken in by the first of these, after a wait, or by the second, at once, if no lock made before on them is held:"))
+	p.WriteString("  redlock nodes join --wait\n  " + admit + "\n")
+	return a.Flush(p)
+}
+
 // silent is how many nodes do not answer.
 func silent(status redlock.ClusterStatus) (n int) {
 	for _, node := range status.Nodes {
@@ -260,14 +281,19 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	outside := 0
+	outside, joining := 0, 0
 	for _, n := range status.Nodes {
-		if n.State != redlock.NodeMember && n.State != redlock.NodeUnreachable {
+		switch n.State {
+		case redlock.NodeBlank, redlock.NodeJoining, redlock.NodeBehind:
+			joining++
 			outside++
+		case redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured: // no wait brings those in
+			outside++
+		case redlock.NodeMember, redlock.NodeUnreachable:
 		}
 	}
-	if outside > 0 {
-		a.complain(joinBelief(status, outside, a.connection.maxTTL))
+	if joining > 0 {
+		a.complain(joinBelief(status, joining, a.connection.maxTTL))
 	}
 	// --timeout alone means --wait: nobody bounds a wait that is not wanted.
 	if !wait && timeout == 0 {
@@ -281,7 +307,13 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	}
 	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
-	if err := c.Join(ctx); err != nil {
+	watching, end := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { a.tellJoin(watching, s) })
+	err = c.Join(ctx)
+	end()
+	watch.Wait()
+	if err != nil {
 		return refusedBy(status, err)
 	}
 	if status, err = c.Status(ctx); err != nil {
@@ -292,11 +324,11 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 
 // joinBelief is what a join relies on, in numbers: the operator can compare them with the
 // longest --ttl and --max-ttl of all clients, which no node knows.
-func joinBelief(status redlock.ClusterStatus, outside int, maxTTL time.Duration) string {
+func joinBelief(status redlock.ClusterStatus, joining int, maxTTL time.Duration) string {
 	for _, n := range status.Nodes {
 		maxTTL = max(maxTTL, n.MaxTTL)
 	}
-	text := plural(outside, "node") + " can vote after a wait. This believes that no client takes a lease above " + cli.Short(maxTTL) +
+	text := plural(joining, "node") + " can vote after a wait. This believes that no client takes a lease above " + cli.Short(maxTTL) +
 		", so that after it every lock that such a node may have forgotten is over"
 	if status.ID == "" {
 		text += "; that this is a new cluster, or that the majority of an old one forgot: its tokens then lean on the clocks, once"

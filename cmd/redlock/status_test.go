@@ -220,7 +220,8 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 		t.Helper()
 		return run(t, nodes, append(args, flags...)...)
 	}
-	redlockWith("nodes").want(t, 69, "0 votes of 3 nodes", "cluster none yet")
+	redlockWith("nodes").want(t, 69, "0 votes of 3 nodes", "cluster none yet", "taken in by the first of these, after a wait", "\n  redlock nodes join --wait\n  redlock nodes admit --yes\n")
+	redlockWith("nodes", "--strict-recovery").want(t, 69, "redlock nodes admit --yes --strict-recovery\n")
 	redlockWith("nodes", "join").want(t, 75, "believes that no client takes a lease above 4s", "give --wait")
 	redlockWith("nodes", "join", "--timeout", "100ms").want(t, 69, "no quorum")
 	redlockWith("nodes", "admit").want(t, 64, "believes that no lock made before", "nothing done")
@@ -254,7 +255,11 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 	redlockWith("nodes", "retire", "b", "--yes", "--node-names", "a,b,c").want(t, 78, "lists", addr, "--node-names")
 	redlockWith("nodes", "retire", addr).want(t, 64, "believes that "+addr, "nothing done")
 	redlockWith("nodes", "retire", addr, "--yes").want(t, 0, "retired", "2 votes")
-	redlockWith("nodes", "join", "--wait").want(t, 1, "retired")
+	r := redlockWith("nodes", "join", "--wait")
+	r.want(t, 1, "retired")
+	if r.errs += redlockWith("nodes").out; strings.Contains(r.errs, "can vote after a wait") || strings.Contains(r.errs, "taken in by") {
+		t.Errorf("got %s; want no word of a wait for a node that is retired", r.errs)
+	}
 }
 
 // One full server of three keeps a new cluster from being founded.
@@ -265,7 +270,13 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 	}
 	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
-	run(t, nodes, append([]string{"nodes", "join", "--timeout", "2s"}, flags...)...).want(t, 69, "notice", "OOM", servers[0].Addr())
+	// nodes shows it at once, and a join without an end is silent of it no more.
+	p := start(t, prepare(t, nodes, append([]string{"nodes", "join", "--wait"}, flags...)...))
+	eventually(t, "why it waits", func() bool {
+		return strings.Contains(p.stderr(), "nodes join waits: "+servers[0].Addr()+" blank: refuses writes: out of memory: ")
+	})
+	p.signal(t, sigTERM)
+	p.wait(t).want(t, 143, "notice", "OOM", servers[0].Addr())
 	run(t, nodes, append([]string{"nodes", "admit", "--yes"}, flags...)...).want(t, 69, "notice", "OOM", servers[0].Addr())
 }
 

@@ -73,9 +73,37 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 	}
 }
 
-// quorumWords is why too few nodes vote, and what may be done. cause stays the same as long
-// as the nodes are in the same states: it is compared, and the words have times in them.
+// tellJoin says what a join waits for, once it has waited for quorumPatience, and again when
+// that is something else: some of it may never end by itself.
+func (a *app) tellJoin(ctx context.Context, s *session) {
+	for told := ""; ; {
+		t := newTimer(quorumPatience)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		status, err := s.locker.Cluster().Status(ctx)
+		if err != nil {
+			continue
+		}
+		if cause, nodes, remedy := waitedFor(status); nodes != "" && cause != told {
+			a.complain("nodes join waits: " + nodes + remedy)
+			told = cause
+		}
+	}
+}
+
+// quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.
 func quorumWords(status redlock.ClusterStatus) (cause, words string) {
+	cause, nodes, remedy := waitedFor(status)
+	return cause, fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s", status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, nodes) + remedy
+}
+
+// waitedFor is which nodes do not vote, why, and what may be done. cause stays the same as long
+// as the nodes are in the same states: it is compared, and the words have times in them.
+func waitedFor(status redlock.ClusterStatus) (cause, words, remedy string) {
 	var g fault.Grouped
 	joining := false
 	for _, n := range status.Nodes {
@@ -89,14 +117,13 @@ func quorumWords(status redlock.ClusterStatus) (cause, words string) {
 			g.Add(n.Name, n.State.String()+": "+because(n))
 		}
 	}
-	remedy := " (see: redlock doctor)"
+	remedy = " (see: redlock doctor)"
 	if joining {
 		remedy = " (at once, if no lock made before is held: redlock nodes admit --yes)"
 	}
 	var nodes []string
 	g.Each(func(names string, _ int, words string) { nodes = append(nodes, names+" "+words) })
-	return cause, worded(fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s",
-		status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, strings.Join(nodes, "; "))) + remedy
+	return cause, worded(strings.Join(nodes, "; ")), remedy
 }
 
 // tellLeftOut says for which nodes no quorum was found: a client takes one in after a wait, and
