@@ -138,6 +138,11 @@ func unaskable(owners []string) error {
 
 // interrupted is the error of a call that ended before it had come to something.
 func (c *revokeCall) interrupted(err error) error {
+	said := "no holder was asked yet"
+	if c.asked != 0 {
+		said = "its holders were asked, and may still give it up"
+	}
+	err = fmt.Errorf("%s: %w", said, err)
 	if c.causes == nil || c.answered() >= c.locker.quorum || errors.Is(err, ErrClosed) {
 		return err
 	}

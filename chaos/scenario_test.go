@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,11 +146,14 @@ func TestAScenarioNeedsItsNodes(t *testing.T) {
 func TestAScenarioRefusesLeasesThatDoNotFit(t *testing.T) {
 	const lease = chaos.ScenarioLease
 	ttl, short, fixed := redlock.WithTTL(lease), redlock.WithMaxTTL(lease), redlock.WithFixedLease()
+	told := atomic.Int64{}
+	ears := redlock.WithObserver(func(redlock.Event) { told.Add(1) }) // of what finds out, which is no play
 	for _, c := range []struct {
 		scenario string
 		kit      chaos.Kit
 		take     string // what the error advises; empty: it plays
 	}{
+		{"gc-pause", chaos.Redlock("redlock", ttl, short, ears), "WithFixedLease()"},
 		{"gc-pause", chaos.Redlock("redlock"), `ScenarioKit("redlock")`},
 		{"gc-pause", chaos.Redlock("redlock", fixed), "WithMaxTTL(3*time.Second)"},
 		{"gc-pause", chaos.Redlock("redlock", short), "WithTTL(3*time.Second)"},
@@ -167,6 +171,9 @@ func TestAScenarioRefusesLeasesThatDoNotFit(t *testing.T) {
 		if c.take != "" && (err == nil || !strings.Contains(err.Error(), "leases do not fit") || !strings.Contains(err.Error(), c.take)) {
 			t.Errorf("%s with %s: got %v; want the advice %s", c.scenario, c.kit.Name, err, c.take)
 		}
+	}
+	if n := told.Load(); n != 0 {
+		t.Errorf("an observer was told of %d events; want none", n)
 	}
 }
 

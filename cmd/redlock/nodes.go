@@ -22,7 +22,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quorumkit/redlock"
@@ -307,12 +306,19 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	}
 	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
-	watching, end := context.WithCancel(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { a.tellJoin(watching, s) })
+	end := a.telling(ctx, func(ctx context.Context) (cause, words string) {
+		status, err := c.Status(ctx)
+		if err != nil {
+			return "", ""
+		}
+		cause, nodes, remedy := waitedFor(status)
+		if nodes == "" { // held locks are put on those that vote again
+			return "", ""
+		}
+		return cause, "nodes join waits: " + nodes + remedy
+	})
 	err = c.Join(ctx)
 	end()
-	watch.Wait()
 	if err != nil {
 		return refusedBy(status, err)
 	}

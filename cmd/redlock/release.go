@@ -383,14 +383,20 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	// A signal's own status (128+n) is in the context's cause: see below.
 	ctx, stop := cli.UntilSignalOr(ctx, patience)
 	defer stop()
+	end := a.telling(ctx, func(ctx context.Context) (who, words string) {
+		who, _ = s.holders(ctx, key)
+		return who, "revoke " + key + ": waits until it is given up by " + who
+	})
+	err := s.locker.Revoke(ctx, key)
+	end()
 	outcome := "gone"
-	switch err := s.locker.Revoke(ctx, key); {
+	switch {
 	case errors.Is(err, redlock.ErrNotHeld):
 		outcome = "not held"
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()): // even if it is ErrNoQuorum too
 		var by *cli.StatusError
 		if errors.As(context.Cause(ctx), &by) {
-			return by
+			return &cli.StatusError{Code: by.Code, Cause: err} // it says whether anybody was asked
 		}
 		return &cli.StatusError{Code: exitBusy, Cause: s.stillHeld(ctx, key, patience, err)}
 	case err != nil:
@@ -407,9 +413,18 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 // stillHeld is the error of a revoke whose patience is over: who holds the key on a quorum, or
 // err if nobody does, or too few nodes answered to know.
 func (s *session) stillHeld(ctx context.Context, key string, patience time.Duration, err error) error {
-	in, looked := s.locker.Inspect(context.WithoutCancel(ctx), key)
-	if looked != nil || errors.Is(err, redlock.ErrNoQuorum) {
+	who, looked := s.holders(context.WithoutCancel(ctx), key)
+	if looked != nil || who == "" || errors.Is(err, redlock.ErrNoQuorum) {
 		return err
+	}
+	return fmt.Errorf("revoke %s: still held by %s after %v", key, who, patience)
+}
+
+// holders are those who hold the key, or a slot of it, on a quorum.
+func (s *session) holders(ctx context.Context, key string) (string, error) {
+	in, err := s.locker.Inspect(ctx, key)
+	if err != nil {
+		return "", err
 	}
 	nodes := map[string]int{} // that show each holder
 	for _, n := range in.Nodes {
@@ -424,8 +439,5 @@ func (s *session) stillHeld(ctx context.Context, key string, patience time.Durat
 		}
 	}
 	maps.DeleteFunc(nodes, func(holder string, on int) bool { return holder == "" || on < in.Quorum })
-	if len(nodes) == 0 {
-		return err
-	}
-	return fmt.Errorf("revoke %s: still held by %s after %v", key, strings.Join(slices.Sorted(maps.Keys(nodes)), ", "), patience)
+	return strings.Join(slices.Sorted(maps.Keys(nodes)), ", "), nil
 }

@@ -29,6 +29,10 @@ func TestExecsCommandIsToldThatItsKeyIsAskedFor(t *testing.T) {
 	must(t, err)
 	eventually(t, "the signal", func() bool { return strings.Contains(p.stdout(), "told") })
 	run(t, nodes, "revoke", "--node-timeout", "1s", "--timeout", "2s", "k").want(t, 75, "revoke k: still held by "+host+":", " after 2s") // asks again, in vain
+	gives := start(t, prepare(t, nodes, "revoke", "--node-timeout", "1s", "k"))
+	eventually(t, "what it waits for", func() bool { return gives.stderr() != "" })
+	gives.signal(t, os.Interrupt)
+	gives.wait(t).want(t, 130, "revoke k: its holders were asked, and may still give it up: interrupted")
 	if n := exists(t, servers, "k"); n < 2 || !asks.running() {
 		t.Errorf("got the key on %d nodes, the request under way: %v; want it kept", n, asks.running())
 	}
@@ -38,7 +42,7 @@ func TestExecsCommandIsToldThatItsKeyIsAskedFor(t *testing.T) {
 	if n := strings.Count(r.out, "told"); n != 1 || strings.Count(r.errs, `"event":"revoked"`) != 1 {
 		t.Errorf("got %d signals, and %s; want one, and one event", n, r.errs)
 	}
-	asks.wait(t).want(t, 0, "k: gone")
+	asks.wait(t).want(t, 0, "k: gone", "revoke k: waits until it is given up by "+host+":")
 	revoke(t, nodes, "k").want(t, 0, "k: not held")
 	run(t, nodes, "revoke", "--node-timeout", "1s", "--json", "k").want(t, 0, `{"key":"k","outcome":"not held"}`)
 }

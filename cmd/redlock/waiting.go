@@ -73,26 +73,27 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 	}
 }
 
-// tellJoin says what a join waits for, once it has waited for quorumPatience, and again when
-// that is something else: some of it may never end by itself.
-func (a *app) tellJoin(ctx context.Context, s *session) {
-	for told := ""; ; {
-		t := newTimer(quorumPatience)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-t.C:
+// telling says what a command waits for, once it has waited for quorumPatience, and again when
+// look finds another cause; an empty one is nothing to tell. The caller ends it.
+func (a *app) telling(ctx context.Context, look func(context.Context) (cause, words string)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for told := ""; ; {
+			t := newTimer(quorumPatience)
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+			}
+			if cause, words := look(ctx); cause != "" && cause != told && ctx.Err() == nil {
+				a.complain(words)
+				told = cause
+			}
 		}
-		status, err := s.locker.Cluster().Status(ctx)
-		if err != nil {
-			continue
-		}
-		if cause, nodes, remedy := waitedFor(status); nodes != "" && cause != told {
-			a.complain("nodes join waits: " + nodes + remedy)
-			told = cause
-		}
-	}
+	})
+	return func() { cancel(); watch.Wait() }
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.
