@@ -52,7 +52,7 @@ var playedBlocks = []playedBlock{
 		{line: "ExecStart=/usr/local/bin/redlock nodes join --wait --timeout 5m --nodes-file /etc/redlock.nodes", words: []string{"3 votes of 3 nodes"}},
 	}},
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, instead: []string{"60s", "1s"}, steps: []step{
-		{line: "*/5 * * * * /usr/local/bin/redlock exec --nodes-file /etc/redlock.nodes --skip-if-busy --hold-at-least 60s report -- /usr/local/bin/report", words: []string{"worked"}},
+		{line: "*/5 * * * * /usr/local/bin/redlock exec --nodes-file /etc/redlock.nodes --skip-if-busy --hold-at-least 60s --max-hold 4m report -- /usr/local/bin/report", words: []string{"worked"}},
 	}},
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, steps: []step{
 		{line: "ExecStart=/usr/local/bin/redlock lead --nodes-file /etc/redlock.nodes --value 10.0.0.7:80 orders -- /usr/local/bin/orders", words: []string{"worked"}},
