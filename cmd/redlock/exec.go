@@ -217,7 +217,7 @@ func (e *execution) takeSignals() (err error) {
 // times relates the durations to each other. A relation that can't be kept is refused, not
 // repaired: a smaller grace than the user wrote would cut the command's cleaning up short.
 func (e *execution) times() error {
-	unsaid := e.grace == 0
+	unsaid := !e.given("kill-after")
 	if unsaid {
 		e.grace = e.ttl / graceShare
 	}
@@ -225,12 +225,13 @@ func (e *execution) times() error {
 	switch {
 	// Two thirds of the TTL are left when a renewal is due. A grace of half of it leaves
 	// a sixth for renewals that fail.
-	case e.grace < 0 || e.grace > e.ttl/2:
+	case e.grace <= 0 || e.grace > e.ttl/2:
 		return cli.Usagef("--kill-after %v: give a positive duration, at most half of the TTL of %v", e.grace, e.ttl)
-	// The first signal would be due at the command's start, or most of the time would be for
-	// a grace that nobody asked for.
+	// Most of the time would be for a grace that nobody asked for.
 	case unsaid && e.maxHold > 0 && e.maxHold < 2*e.grace:
 		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, by default %v, before that: give at least %v, half of the TTL, or a shorter --kill-after", e.maxHold, e.grace, 2*e.grace)
+	// The first signal would be due at the command's start. One that asked for its grace may
+	// have little time beside it.
 	case e.maxHold > 0 && e.maxHold <= e.grace:
 		return cli.Usagef("--max-hold %v: CMD gets its first signal --kill-after, %v, before that: give more than that, or a shorter --kill-after", e.maxHold, e.grace)
 	case e.given("hold-at-least") && e.holdAtLeast <= 0 || e.maxHold > 0 && e.holdAtLeast > e.maxHold:

@@ -248,6 +248,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"lead --max-hold 1s k true", 64, "--kill-after"},
 		{"exec --max-hold 4s k true", 64, "--kill-after, by default 2.5s, before that: give at least 5s, half of the TTL, or"},
 		{"exec --max-hold 2s --kill-after 2s k true", 64, "--kill-after, 2s, before that: give more than that, or"},
+		{"exec --kill-after 0s k true", 64, "--kill-after 0s: give a positive duration"},
 		{"exec --max-hold 0s k true", 64, "--max-hold 0s: give a positive duration"},
 		{"lead --max-hold 0s k true", 64, "--max-hold 0s: give a positive duration"},
 		{"hold --max-hold 0s k", 64, "--max-hold 0s: give a positive duration"},

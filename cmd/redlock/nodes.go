@@ -307,10 +307,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
 	end := a.telling(ctx, func(ctx context.Context) (cause, words string) {
-		status, err := c.Status(ctx)
-		if err != nil {
-			return "", ""
-		}
+		status, _ := c.Status(ctx) // of an error it is empty
 		cause, nodes, remedy := waitedFor(status)
 		if nodes == "" { // held locks are put on those that vote again
 			return "", ""

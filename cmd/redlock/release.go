@@ -420,7 +420,8 @@ func (s *session) stillHeld(ctx context.Context, key string, patience time.Durat
 	return fmt.Errorf("revoke %s: still held by %s after %v", key, who, patience)
 }
 
-// holders are those who hold the key, or a slot of it, on a quorum.
+// holders are those who hold the key, or a slot of it, on a quorum; empty if nobody does. Some
+// may have come after the request, and were not asked.
 func (s *session) holders(ctx context.Context, key string) (string, error) {
 	in, err := s.locker.Inspect(ctx, key)
 	if err != nil {

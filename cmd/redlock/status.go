@@ -30,8 +30,8 @@ func statusCommand(a *app) cli.Command {
 		About: `Shows for each node whether it votes, who holds KEY there, with which token, what remains
 of the lease, and how many processes stand in line there, which each of them does on a
 quorum of nodes (with --json: their ids, the next one first). Holders have a letter in the
-table and their names below it, as has the reason of a node that says nothing. And a
-verdict:
+table and their names below it, as has the reason of a node that does not vote, or
+says nothing. And a verdict:
 
   held m/N    m nodes, a quorum, show one holder
   shared m/N  those who share it hold it together; m nodes, a quorum, show one

@@ -78,6 +78,7 @@ func noIdentity(err error) error {
 // INFO which server it runs on. Redis, its forks and imitations word that differently, and
 // each version anew, so it goes by signs.
 func HidesIdentity(err error) bool {
+	// Redis 7.0 says the same of each command that the user may not run.
 	if right := MissingRight(err); right != "" {
 		return right == "+info"
 	}

@@ -220,6 +220,8 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 	if err == nil && leave.Val() != nil {
 		n.SawWrite("")
 	}
+	// Another client may have loaded the script: then EVALSHA runs, and a lock fails all the
+	// same, since its client loads scripts too.
 	for _, err := range []error{load.Err(), err} {
 		if refusesWrites(err) || lacksRight(err) {
 			return strings.TrimPrefix(Explain(err).Error(), fault.ErrMisconfigured.Error()+": ")

@@ -37,7 +37,9 @@ func (n *writer) handOut() {
 		switch {
 		case IsMissingScript(err):
 			n.loaded, recheck = false, true
-		case lacksRight(err): // of unknown outcome where a script had begun, and yet the node's own word: no reason to probe it
+		// Its outcome is unknown where a script had begun, and yet it is the node's own word:
+		// no reason to probe it.
+		case lacksRight(err):
 		case outcome == quorum.Unknown || err != nil && !IsReply(err):
 			broken = Explain(err)
 		}
