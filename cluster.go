@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,8 +70,8 @@ type ClusterStatus struct {
 	List       []string // the latest list that a record shows; nil if none is found
 	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle", or "add, shrink or settle" (which is not known yet); call it again to finish it
 
-	// Stragglers have the list before the latest, and used it within the hour, by their clocks
-	// and ours. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.
+	// Stragglers have the list before the latest, and used it within the hour, by the nodes'
+	// clocks. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.
 	Stragglers []Straggler
 }
 
@@ -142,16 +141,16 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	for i, why := range refusals {
 		s.Nodes[i].Refusal = why
 	}
-	s.Stragglers = l.stragglers(ctx, s.Generation)
+	s.Stragglers = stragglersOf(l.stragglers(ctx, l.tracker.View(), s.Generation))
 	return s, nil
 }
 
-// stragglers asks the nodes for those of the list before that generation's.
-func (l *core) stragglers(ctx context.Context, generation int) (out []Straggler) {
-	signs := make([][]any, len(l.nodes))
+// stragglers asks the nodes that a view has seen for those of the list before that generation's.
+func (l *core) stragglers(ctx context.Context, v membership.View, generation int) []membership.Straggler {
 	if generation == 0 {
 		return nil
 	}
+	signs := make([][]any, len(l.nodes))
 	var g errgroup.Group // zero: one node's failure must not end the others
 	for i, n := range l.nodes {
 		g.Go(func() error {
@@ -160,7 +159,11 @@ func (l *core) stragglers(ctx context.Context, generation int) (out []Straggler)
 		})
 	}
 	_ = g.Wait()
-	for _, one := range membership.Stragglers(generation, signs, l.clock.Wall()) {
+	return v.Stragglers(generation, signs)
+}
+
+func stragglersOf(seen []membership.Straggler) (out []Straggler) {
+	for _, one := range seen {
 		out = append(out, Straggler(one))
 	}
 	return out
@@ -469,119 +472,6 @@ func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) err
 		}
 		if err := l.acquirer.Wait(ctx, pause); err != nil {
 			return fault.Errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
-		}
-	}
-}
-
-// ChangeOptions are for Add, Shrink and Settle. The zero value is fine.
-//
-// Experimental: it may change before v1.
-type ChangeOptions struct {
-	DryRun   bool                 // look whether it could be done, and change nothing
-	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
-}
-
-// ChangeProgress is how far a change of the list of nodes is.
-//
-// Experimental: it may change before v1.
-type ChangeProgress struct {
-	Stage    string        // in a word or two
-	List     []string      // the next list; nil if it is not known yet
-	Done, Of int           // nodes that have done this stage, and how many must
-	Left     time.Duration // of its wait; 0 if none is known
-	Err      error         // what the last attempt failed with; nil if nothing did
-
-	// Stragglers are of the first call, also of a dry run: their locks end with the change.
-	Stragglers []Straggler
-}
-
-// Add adds a node to the cluster's list while clients run. This Locker has the next list:
-// the cluster's nodes, and the new one, which is named and empty. Clients of the list as it
-// was go on until the next change begins. Give them the next list before that.
-//
-// It takes MaxTTL and a few seconds, and blocks until the new node votes, or ctx is done. Where it ends
-// early, call it again, from any client: it finishes what was begun. Where the list has the
-// node already, it returns nil once enough nodes know.
-//
-// ErrInvalidNode: name is none of this Locker's nodes, or was always in the list.
-// ErrMisconfigured: the new node has data, is a replica, is of another cluster or was
-// retired, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
-// answer. With these nothing is changed. ErrContested: another operator changes
-// the list at the same time, or an earlier one's change to another list had to be finished first.
-//
-// Experimental: it may change before v1.
-func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
-	return c.change(ctx, "add", membership.Adding, name, o)
-}
-
-// Shrink takes a node out of the cluster's list while clients run, dead or alive. This
-// Locker's nodes are the list, the one to take out included. All else is as for Add. Keep the
-// node as it is, or stop it, until no client has a list with it: emptied and started again it
-// may vote for them.
-//
-// ErrNoQuorum: too few of the nodes that would be left are members.
-//
-// Experimental: it may change before v1.
-func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) error {
-	return c.change(ctx, "shrink", membership.Shrinking, name, o)
-}
-
-// Settle refuses all clients that have the list before this Locker's, which is the
-// cluster's. Their locks end with their validity. The next change does so too, so it is
-// for those who want no old list at work. It takes one MaxTTL.
-//
-// Experimental: it may change before v1.
-func (c *Cluster) Settle(ctx context.Context, o ChangeOptions) error {
-	return c.change(ctx, "settle", membership.Closing, "", o)
-}
-
-func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind, name string, o ChangeOptions) error {
-	l, what := c.locker, strings.TrimSpace("redlock: "+verb+" "+name)
-	if err := l.usable(ctx, verb); err != nil {
-		return err
-	}
-	i := slices.Index(l.names, name)
-	if i < 0 && kind != membership.Closing {
-		return fault.Errorf("%s: %w: this client has no such node", what, ErrInvalidNode)
-	}
-	ch, err := l.tracker.Plans(ctx, kind, name)
-	if err == nil && kind == membership.Adding && !ch.Begun() {
-		err = l.nodes[i].Empty(ctx)
-	}
-	if ended := fault.OfContext(ctx); err == nil || ended != nil {
-		err = ended
-	}
-	if err != nil {
-		return fault.Errorf("%s: %w", what, err)
-	}
-	if late := l.stragglers(ctx, ch.Gen); late != nil && o.Progress != nil {
-		o.Progress(ChangeProgress{Stage: membership.Settling.String(), Stragglers: late})
-	}
-	if o.DryRun {
-		return nil
-	}
-	for {
-		l.tracker.Settle(ctx, l.tracker.Proposal()) // the new node's wait goes on meanwhile
-		turn, left := l.tracker.Change(ctx, &ch, l.cfg.chance.Name)
-		pause := membership.JoinPoll
-		p := ChangeProgress{Stage: turn.Stage.String(), List: turn.List, Done: turn.Done, Of: turn.Of, Err: left}
-		if turn.Until != 0 {
-			p.Left = max(turn.Until.Sub(l.clock.Now()), 0)
-			pause = min(pause, p.Left+time.Millisecond)
-		}
-		if o.Progress != nil {
-			o.Progress(p)
-		}
-		switch {
-		case turn.Stage == membership.Changed && !slices.Equal(turn.List, ch.Wanted):
-			return fault.Errorf("%s: %w: it had begun one to %s, which is finished now: run this again", what, ErrContested, strings.Join(turn.List, ", "))
-		case turn.Stage == membership.Changed:
-			return nil
-		case errors.Is(left, ErrContested):
-			return fault.Errorf("%s: %w", what, left)
-		}
-		if err := l.acquirer.Wait(ctx, pause); err != nil {
-			return fault.Errorf("%s: not done, %s (%d of %d): run it again: %w", what, p.Stage, p.Done, p.Of, errors.Join(err, left))
 		}
 	}
 }

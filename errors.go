@@ -47,6 +47,9 @@ var (
 	ErrInvalidNode = fault.ErrInvalidNode
 	// ErrContested: another operator changes the list of nodes, or had begun to.
 	ErrContested = membership.ErrContested
+	// ErrStragglers: a change of the list of nodes would end locks of clients that have the list
+	// before the cluster's, or may: give them the cluster's list first.
+	ErrStragglers = errors.New("redlock: clients may have the list before")
 	// ErrForeign: under the name of an election stands what no client of this library
 	// wrote: another lock client's value, or another program's data. Use another name, or
 	// see who wrote it.

@@ -158,9 +158,9 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 		return err
 	}
 	if slices.Contains(list, node) {
-		err = l.Cluster().Shrink(ctx, r.stage.Names()[node], redlock.ChangeOptions{})
+		err = l.Cluster().Shrink(ctx, r.stage.Names()[node], redlock.ChangeOptions{EndStragglers: true})
 	} else {
-		err = l.Cluster().Add(ctx, r.stage.Names()[node], redlock.ChangeOptions{})
+		err = l.Cluster().Add(ctx, r.stage.Names()[node], redlock.ChangeOptions{EndStragglers: true})
 	}
 	_ = l.Close() // it holds nothing
 	return err

@@ -238,6 +238,7 @@ func (n *Node) infoFields(section string) []string {
 			"redlocktest_node:" + n.name,
 			"run_id:" + n.runID,
 			"tcp_port:" + port,
+			fmt.Sprintf("server_time_usec:%d", time.Now().UnixMicro()),
 			fmt.Sprintf("uptime_in_seconds:%d", int(time.Since(n.born).Seconds())),
 		}
 	case "clients":

@@ -39,10 +39,11 @@ type bar struct {
 // lab's changes of the list (chaos/listchange.go), and for tests of what is named above; 70 words for users.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision;
 // by 250 for what was added to it, and for one run of all measurements, with 210 lines of tests, and 19 of bench for the workload grown.
+// Lines of tests were raised by 40 for a change that names clients of the list before.
 var bars = []bar{
 	{"lines of Go outside tests", 65307, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 85750, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 85790, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},

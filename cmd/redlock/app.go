@@ -77,7 +77,7 @@ func exitCode(err error) int {
 		return exitConfig
 	case errors.Is(err, redlock.ErrNoQuorum):
 		return exitNoQuorum
-	case errors.Is(err, redlock.ErrNotAcquired), errors.Is(err, redlock.ErrContested):
+	case errors.Is(err, redlock.ErrNotAcquired), errors.Is(err, redlock.ErrContested), errors.Is(err, redlock.ErrStragglers):
 		return exitBusy
 	case errors.Is(err, redlock.ErrMisconfigured):
 		return exitConfig

@@ -43,7 +43,7 @@ func TestNodesAddAndShrinkGoOnAfterAKill(t *testing.T) {
 		{"shrink", both, servers[0].Addr(), []string{both, other}},
 		{"settle", other, "", []string{other}},
 	} {
-		words := append([]string{step.verb}, strings.Fields(step.addr)...)
+		words := append([]string{step.verb, "--yes"}, strings.Fields(step.addr)...)
 		p := start(t, prepare(t, step.nodes, args(words...)...))
 		eventually(t, "its wait", func() bool { return strings.Contains(p.stderr(), "waiting for the longest lease") })
 		p.signal(t, os.Kill)

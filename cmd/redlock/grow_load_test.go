@@ -132,7 +132,7 @@ func (g *growth) change(t *testing.T, verb string, server *redisserver.Server, k
 	for _, s := range told {
 		names, urls = append(names, s.Addr()), append(urls, s.URL())
 	}
-	args := []string{"nodes", verb, server.Addr(), "--node-names", strings.Join(names, ","), "--node-timeout", "500ms", "--max-ttl", locktest.ShortMax.String()}
+	args := []string{"nodes", verb, server.Addr(), "--node-names", strings.Join(names, ","), "--node-timeout", "500ms", "--max-ttl", locktest.ShortMax.String(), "--yes"}
 	if k > 0 {
 		killed := atCommand{k: k, arrives: k%2 == 0}
 		p := start(t, prepare(t, killed.before(t, told), args...))

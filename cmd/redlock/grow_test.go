@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -12,7 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 )
@@ -34,7 +37,7 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	two := one + "," + servers[1].URL()
 	do := func(list, command, addr string) {
 		t.Helper()
-		args := append(strings.Fields(command), addr, "--node-timeout", "1s", "--max-ttl", "2s")
+		args := append(strings.Fields(command), addr, "--node-timeout", "1s", "--max-ttl", "2s", "--yes")
 		run(t, list, args...).want(t, 0, "generation", "needed", "before the next change give all clients this list")
 	}
 	run(t, one, "nodes", "admit", "--node-timeout", "1s", "--max-ttl", "2s", "--yes").want(t, 0)
@@ -60,6 +63,9 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 		if all := strings.Join(strings.Fields(r.out+r.errs), " "); !strings.Contains(all, "list before") || !regexp.MustCompile(`:[0-9]+ (\(|has the list before the latest; it used it )within the last minute`).MatchString(all) || strings.Contains(all, "none yet") {
 			t.Errorf("%s: got %s; want the client that has the list before", args, all)
 		}
+		if strings.Contains(args, "--dry-run") {
+			r.want(t, 75)
+		}
 	}
 	do(two, steps[0][1], servers[2].Addr())
 	under(two, nodes)
@@ -71,6 +77,32 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	must(t, servers[1].Kill())
 	do(nodes, steps[1][1], servers[1].Addr())
 	under(nodes, one+","+servers[2].URL())
+}
+
+// An operator who goes on at once with the next change is told whose locks it would end, and
+// nothing is changed before --yes.
+func TestTheNextChangeNamesAHolderBeforeItLosesItsLock(t *testing.T) {
+	t.Parallel()
+	servers, _ := blanks(t, 3, redisserver.Config{})
+	one := servers[0].URL()
+	two := one + "," + servers[1].URL()
+	usual := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
+	add := func(list string, which int, more ...string) result {
+		return run(t, list, append(append([]string{"nodes", "add", servers[which].Addr()}, more...), usual...)...)
+	}
+	run(t, one, append([]string{"nodes", "admit", "--yes"}, usual...)...).want(t, 0)
+	holder := open(t, one, redlock.WithHolder("the-holder"), redlock.WithTTL(4*time.Second), redlock.WithMaxTTL(4*time.Second))
+	lock, err := holder.Acquire(t.Context(), "held")
+	must(t, err)
+	add(one, 1).want(t, 0, "generation 1")
+	add(two, 2, "--dry-run").want(t, 75, "not yet known")
+	add(two, 2).want(t, 75, "not yet known which clients have the list before: ", "s more", "the-holder (within the last minute)", "--yes")
+	run(t, two, append([]string{"nodes"}, usual...)...).want(t, 0, "generation 1", "the-holder")
+	must(t, lock.Err())
+	add(two, 2, "--yes").want(t, 0, "generation 2", "the-holder")
+	if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
+		t.Errorf("its lock, after --yes: got %v; want ErrLost", err)
+	}
 }
 
 // tokenUnder is the token of a lock that is taken now.

@@ -68,14 +68,14 @@ func (l *listShows) words(lead string, names []string) string {
 
 // stragglers names the clients that have the list before; empty if none was seen.
 func stragglers(seen []redlock.Straggler) string {
-	var who []string
-	for _, one := range seen {
-		who = append(who, fmt.Sprintf("%s (%s)", one.Name, membership.Straggler(one).When()))
-	}
-	if who == nil {
+	if seen == nil {
 		return ""
 	}
-	return "clients with the list before, whose locks end when nodes settle or the next change begins: " + strings.Join(who, ", ")
+	var named []membership.Straggler
+	for _, one := range seen {
+		named = append(named, membership.Straggler(one))
+	}
+	return "clients with the list before, whose locks end when nodes settle or the next change begins: " + membership.Named(named)
 }
 
 // addCommand takes the list so far, or the longer one: after a success the operator's own list
@@ -84,7 +84,8 @@ func addCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes add", Synopsis: "ADDR [flags]", Summary: "add a node to the list while clients run",
 		About: `Adds the empty server at ADDR to the cluster that --nodes lists. Clients of that list go
-on; give them the longer one before the next change. It takes the longest lease.
+on; give them the longer one before the next change. It takes the longest lease. While
+clients still have the list before the one of --nodes, it names them and does nothing.
 Run it again after any interruption, from anywhere: it finishes what was begun.`,
 		Define: a.changing("add", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
 			return c.Add(ctx, name, o)
@@ -99,6 +100,7 @@ func shrinkCommand(a *app) cli.Command {
 		Name: "nodes shrink", Synopsis: "ADDR [flags]", Summary: "take a node out of the list while clients run",
 		About: `Takes the node at ADDR, dead or alive, out of the cluster, of which --nodes has the list so far.
 Clients of that list go on; give them the shorter one before the next change. It takes the longest lease.
+While clients still have the list before the one of --nodes, it names them and does nothing.
 Do not empty and start that server again while a client has a list with it.`,
 		Define: a.changing("shrink", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
 			return c.Shrink(ctx, name, o)
@@ -111,22 +113,25 @@ Do not empty and start that server again while a client has a list with it.`,
 func settleCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes settle", Synopsis: "[flags]", Summary: "refuse clients that have the list before this one",
-		About: `Refuses clients that still have the list before the last change: their locks end. The next change
-does that too. It takes the longest lease, and finishes a change that was begun.`,
+		About: `Refuses clients that still have the list before the last change. The next change
+does that too. While such clients are at work it names them and does nothing: with --yes it ends
+their locks. It takes the longest lease, and finishes a change that was begun.`,
 		Define: a.changing("settle", 0, func(ctx context.Context, c *redlock.Cluster, _ string, o redlock.ChangeOptions) error {
 			return c.Settle(ctx, o)
 		}),
 	}
 }
 
-// changing is a command that changes the list. It needs no --yes: nothing is believed that it
-// could not check, but that the list of nodes is the cluster's. A signal, or --timeout, ends
+// changing is a command that changes the list. It needs --yes only to end locks of clients with
+// the list before: nothing else is believed that it could not check, but that the list of nodes
+// is the cluster's. A signal, or --timeout, ends
 // it where it is. What was begun stays begun: clients of the list before the last get no
 // vote until somebody runs it again, or changes the list in another way, while clients of
 // the list itself go on as if nothing had been begun.
 func (a *app) changing(verb string, takes int, do func(context.Context, *redlock.Cluster, string, redlock.ChangeOptions) error) func(*flag.FlagSet) cli.Action {
 	return func(fs *flag.FlagSet) cli.Action {
 		dry := fs.Bool("dry-run", false, "say whether it can be done, and change nothing")
+		yes := fs.Bool("yes", false, "do not ask which clients have the list before: their locks end")
 		timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
 		return func(ctx context.Context, args []string) error {
 			if err := cli.Exactly(takes, args, [...]string{"no arguments", "the ADDR of one node"}[takes]); err != nil {
@@ -146,7 +151,7 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 				}
 				ctx, stop := cli.UntilSignalOr(ctx, *timeout)
 				defer stop()
-				o := redlock.ChangeOptions{DryRun: *dry, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(verb, p)) }}
+				o := redlock.ChangeOptions{DryRun: *dry, EndStragglers: *yes, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(verb, p)) }}
 				if err := do(ctx, s.locker.Cluster(), name, o); err != nil {
 					return err
 				}
@@ -154,8 +159,8 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 					a.complain("nodes " + verb + ": it can be done; nothing was changed")
 					return nil
 				}
-				if takes > 0 { // a client signs when it meets the change: it renews, or takes a lock
-					a.complain("nodes " + verb + ": done; before the next change give all clients this list: redlock nodes names those at work with the list before, in ten seconds or so")
+				if takes > 0 {
+					a.complain("nodes " + verb + ": done; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one")
 				}
 				status, err := s.locker.Cluster().Status(ctx)
 				if err != nil {
@@ -172,6 +177,9 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 func progressWords(verb string, p redlock.ChangeProgress) string {
 	if p.Stragglers != nil {
 		return "nodes " + verb + ": " + stragglers(p.Stragglers)
+	}
+	if p.Of == 0 { // not begun
+		return fmt.Sprintf("nodes %s: %s: %s more; --yes ends their locks at once", verb, p.Stage, cli.Short(p.Left))
 	}
 	text := fmt.Sprintf("nodes %s: %s: %d of %s needed", verb, p.Stage, min(p.Done, p.Of), plural(p.Of, "node"))
 	if p.List != nil {

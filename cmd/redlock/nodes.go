@@ -11,7 +11,7 @@ package main
 //   nodes retire  0 if the node abstains and a quorum is marked; 69 if marks are missing
 //   nodes lower   0 if MaxTTL is down on all nodes
 //   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer; 75 where
-//                 another operator came between
+//                 another operator came between, or clients have the list before
 //
 // For all that need a word, 64 says that it is missing, and that nothing was done. 78 says
 // that a configuration keeps nodes out, which no wait mends.

@@ -137,7 +137,7 @@ func (d *doctor) readRecords() []membership.Observation {
 	seen := make([]membership.Observation, len(d.exams))
 	for i, e := range d.exams {
 		if e.err == nil && e.recErr == nil && e.run != "" {
-			seen[i] = membership.ParseObservation(append([]any{membership.IdentityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0)}, e.record...), 0, 0)
+			seen[i] = membership.ParseObservation(append([]any{membership.IdentityOf(e.run, e.info["master_replid"]), e.info["role"], int64(0), e.info["server_time_usec"]}, e.record...), 0, 0)
 		}
 	}
 	return seen
@@ -220,7 +220,7 @@ func (d *doctor) list(v membership.View) {
 	for i, e := range d.exams {
 		signs[i] = e.signs
 	}
-	for _, s := range membership.Stragglers(in.Gen, signs, d.now) {
+	for _, s := range v.Stragglers(in.Gen, signs) {
 		d.find(SeverityInfo, -1, aboutOldList, "%s has the list before the latest; it used it %s", s.Name, s.When())
 	}
 }

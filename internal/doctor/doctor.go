@@ -78,7 +78,6 @@ type doctor struct {
 	failed   []error                  // the error of the loop's last action for each node; nil if it did not fail
 	waits    []bool                   // this client waited for the node already when the exam began
 	origin   wallTime                 // our wall clock at the Clock's origin
-	now      wallTime                 // our wall clock
 	findings []Finding
 }
 
@@ -108,8 +107,7 @@ func Examine(ctx context.Context, nodes []*node.Node, cfg Config) (Report, error
 		return Report{}, err
 	}
 	d.failed = nodes[0].Tracker.View().Faults
-	d.now = clock.Wall()
-	d.origin = d.now.Add(-clock.Early().Sub(0))
+	d.origin = clock.Wall().Add(-clock.Early().Sub(0))
 	return d.report(), nil
 }
 

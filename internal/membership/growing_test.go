@@ -173,10 +173,10 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 			locks := heldBy(t, l, 20)
 			var err error
 			if len(next) > len(list) {
-				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{})
+				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{EndStragglers: true})
 			} else {
 				gone := slices.IndexFunc(list, func(i int) bool { return !slices.Contains(next, i) })
-				err = l.Cluster().Shrink(t.Context(), y.names[list[gone]], redlock.ChangeOptions{})
+				err = l.Cluster().Shrink(t.Context(), y.names[list[gone]], redlock.ChangeOptions{EndStragglers: true})
 			}
 			testkit.Must(t, err)
 			wantHeld(t, fmt.Sprintf("%v to %v", list, next), locks)
@@ -308,7 +308,7 @@ func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 		seen("idle", holder, "holder", "idle", "short")
 		time.Sleep(2 * time.Minute)
 		seen("an hour", fresh, "holder", "short")
-		testkit.Must(t, fresh.Cluster().Settle(t.Context(), redlock.ChangeOptions{}))
+		testkit.Must(t, fresh.Cluster().Settle(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
 		seen("settled", fresh)
 	})
 }
@@ -420,9 +420,9 @@ func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) 
 			}
 			var err error
 			if len(next) > len(list) {
-				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{})
+				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{EndStragglers: true})
 			} else {
-				err = l.Cluster().Shrink(t.Context(), y.names[0], redlock.ChangeOptions{})
+				err = l.Cluster().Shrink(t.Context(), y.names[0], redlock.ChangeOptions{EndStragglers: true})
 			}
 			testkit.Must(t, err)
 			for range 3 { // behind them, by the next list

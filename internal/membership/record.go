@@ -39,11 +39,12 @@ type Record struct {
 	Retired  []string    // names that abstain for ever
 	Replaced []Placement // names that took the place of a retired one
 
-	Gen      int      // how often the list has changed: Names is of this generation (change.go)
-	Before   []string // the list of the generation before; nil in the first
-	Settled  bool     // the next change has begun: Before does not vote any more
-	Ballot   uint64   // of the latest operator's attempt at the next change; 0 if none
-	Proposed Proposed // what an attempt would have for the next list
+	Gen      int       // how often the list has changed: Names is of this generation (change.go)
+	Before   []string  // the list of the generation before; nil in the first
+	Settled  bool      // the next change has begun: Before does not vote any more
+	Ballot   uint64    // of the latest operator's attempt at the next change; 0 if none
+	Proposed Proposed  // what an attempt would have for the next list
+	Since    time.Time // when the list was put in force there, by the node's clock; zero: unknown, or it joined with it
 }
 
 // Proposed is the next list of nodes, as the attempt with this ballot proposed it. The
@@ -73,6 +74,7 @@ type Observation struct {
 	Run      string       // its identity
 	Replica  bool         // its role is not master
 	Returned bool         // its epoch has ended: see Incarnation
+	Time     time.Time    // its clock; zero: unknown. For operators: nothing rests on it
 	Counted  bool         // largest is known: only then it may be an install's base, or tokens would go back
 	Largest  quorum.Token // the largest of base and stripes
 	Recorded bool         // it shows a record that we understand; of a node that does not answer now, its last
@@ -83,7 +85,7 @@ type Observation struct {
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
 	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "gone", "retired", "replaced", "maxttl_was",
-	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict", "maxttl_least",
+	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict", "maxttl_least", "since",
 }
 
 // Unread is the observation of a node that did not answer. What it showed last still
@@ -96,8 +98,8 @@ func Unread(last Observation, sent, seen clock.Instant, cause string) Observatio
 // overwritten: somebody must look at it.
 func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
 	o := Observation{Sent: sent, Seen: seen, Answered: true}
-	if len(reply) != 3+len(RecordFields) {
-		return o.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-3, len(RecordFields)))
+	if len(reply) != 4+len(RecordFields) {
+		return o.refuse(fmt.Sprintf("the record has %d fields; want %d", len(reply)-4, len(RecordFields)))
 	}
 	o.Run, _ = reply[0].(string)
 	role, _ := reply[1].(string)
@@ -106,10 +108,10 @@ func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
 	if o.Run == "" || largest < 0 || largest > int64(quorum.MaxToken) {
 		return o.refuse("its identity or its largest number can't be read")
 	}
-	o.Largest = quorum.Token(largest)
+	o.Largest, o.Time = quorum.Token(largest), momentOf(reply[3])
 	f := map[string]string{}
 	for i, name := range RecordFields {
-		if v, ok := reply[3+i].(string); ok {
+		if v, ok := reply[4+i].(string); ok {
 			f[name] = v
 		}
 	}
@@ -164,7 +166,7 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		f["proposed ballot"] = ballot
 		o.Record.Proposed = Proposed{number("proposed ballot", 1), sortedLines(names)}
 	}
-	o.Record.Retired = lines(f["retired"])
+	o.Record.Retired, o.Record.Since = lines(f["retired"]), momentOf(f["since"])
 	for _, line := range lines(f["replaced"]) {
 		old, name, ok := strings.Cut(line, "\t")
 		if !ok {
@@ -255,6 +257,16 @@ func lines(s string) []string {
 		return nil
 	}
 	return strings.Split(s, "\n")
+}
+
+// momentOf is a reading of a node's clock; zero if there is none.
+func momentOf(us any) time.Time {
+	text, _ := us.(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(n)
 }
 
 // sortedLines is lines in the records' order.

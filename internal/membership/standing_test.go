@@ -42,7 +42,7 @@ func TestStandings(t *testing.T) {
 
 // reply is read.lua's, with these fields.
 func reply(fields ...string) []any {
-	out := []any{"r", "master", int64(0)}
+	out := []any{"r", "master", int64(0), "1000000"}
 	for _, name := range membership.RecordFields {
 		var value any
 		for i := 0; i < len(fields); i += 2 {
@@ -74,7 +74,7 @@ func FuzzParseObservation(f *testing.F) {
 	f.Add("2", "e", "c", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb", "", "x", "\n", "", "-1", "0\n")
 	f.Add("2", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "", "", "", "") // above MaxToken
 	parse := func(values ...string) membership.Observation {
-		r := []any{"r", "master", int64(0)}
+		r := []any{"r", "master", int64(0), ""}
 		for _, v := range values {
 			if v == "" {
 				r = append(r, nil)
@@ -82,7 +82,7 @@ func FuzzParseObservation(f *testing.F) {
 				r = append(r, v)
 			}
 		}
-		for len(r) < 3+len(membership.RecordFields) {
+		for len(r) < 4+len(membership.RecordFields) {
 			r = append(r, nil)
 		}
 		return membership.ParseObservation(r, 0, 0)

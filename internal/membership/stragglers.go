@@ -8,17 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Stragglers are clients of the list before the latest: the next change ends their locks. Each
 // leaves a sign on the nodes that vote for it, when it verifies them, so that an operator
-// knows. Others leave none. Signs decide nothing. They are dated by the clients' wall clocks.
+// knows. Others leave none. They are dated by the nodes' clocks. An operator is asked by them; no vote rests on one.
 
 const (
 	// SignEvery is how old a straggler's sign may get while it uses the node.
 	SignEvery = time.Minute
 	// SignFor is how long a sign counts: a client that was idle for longer is not told of.
 	SignFor = time.Hour
+	// signSlack is beside a renewal's time: for what is under way, and a late timer.
+	signSlack = 2 * time.Second
 	// signSlots bounds the signs on a node, no matter how many processes come and go. Of two
 	// stragglers in one slot the later is told of.
 	signSlots = 64
@@ -46,11 +51,20 @@ func (s Straggler) When() string {
 	return s.Seen.String() + " ago"
 }
 
-// Sign is a straggler's sign for a node with this record, and its field.
-func (r Record) Sign(name string, at time.Time) (slot, sign string) {
+// Named are stragglers in words.
+func Named(seen []Straggler) string {
+	var who []string
+	for _, s := range seen {
+		who = append(who, fmt.Sprintf("%s (%s)", fault.Printable(s.Name), s.When()))
+	}
+	return strings.Join(who, ", ")
+}
+
+// Sign is a straggler's sign for a node that showed this, and its field.
+func (o Observation) Sign(name string) (slot, sign string) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
-	return SignSlots[h.Sum32()%signSlots], fmt.Sprintf("%d %d %s", r.Gen, at.Unix(), name)
+	return SignSlots[h.Sum32()%signSlots], fmt.Sprintf("%d %d %s", o.Record.Gen, o.Time.Unix(), name)
 }
 
 // Straggles tells whether a node with this record votes for our list as the one before its own.
@@ -58,28 +72,69 @@ func (t *Tracker) Straggles(r Record) bool {
 	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted)
 }
 
-// Stragglers are the clients of the list before the one of that generation, by the nodes' signs: the one seen
+// Stragglers are the clients of the list before the one of that generation, by each node's signs: the one seen
 // last comes first. Signs of an earlier list say nothing any more.
-func Stragglers(generation int, signs [][]any, now time.Time) (out []Straggler) {
-	for _, sign := range slices.Concat(signs...) {
-		text, _ := sign.(string)
-		words := strings.SplitN(text, " ", 3)
-		if len(words) < 3 || words[0] != strconv.Itoa(generation) {
-			continue
-		}
-		at, err := strconv.ParseInt(words[1], 10, 64)
-		s := Straggler{words[2], max(now.Sub(time.Unix(at, 0)), 0).Truncate(time.Second)}
-		k := slices.IndexFunc(out, func(o Straggler) bool { return o.Name == s.Name })
-		switch {
-		case err != nil || s.Seen > SignFor:
-		case k < 0:
-			out = append(out, s)
-		default:
-			out[k].Seen = min(out[k].Seen, s.Seen)
+func (v View) Stragglers(generation int, signs [][]any) (out []Straggler) {
+	for i, node := range v.Nodes {
+		for _, sign := range signs[i] {
+			text, _ := sign.(string)
+			words := strings.SplitN(text, " ", 3)
+			if len(words) < 3 || words[0] != strconv.Itoa(generation) {
+				continue
+			}
+			at, err := strconv.ParseInt(words[1], 10, 64)
+			s := Straggler{words[2], max(node.Time.Sub(time.Unix(at, 0)), 0).Truncate(time.Second)}
+			k := slices.IndexFunc(out, func(o Straggler) bool { return o.Name == s.Name })
+			switch {
+			case err != nil || node.Time.IsZero() || s.Seen > SignFor:
+			case k < 0:
+				out = append(out, s)
+			default:
+				out[k].Seen = min(out[k].Seen, s.Seen)
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b Straggler) int { return cmp.Or(cmp.Compare(a.Seen, b.Seen), cmp.Compare(a.Name, b.Name)) })
 	return out
+}
+
+// signsBy is how long a client that holds a lock, or waits for one, takes at most to leave its
+// first sign on a node with a new list: it renews a lock at a third of the lease.
+func (v View) signsBy() time.Duration { return v.wait()/3 + signSlack }
+
+// AtWork are the stragglers that may hold a lock, or wait for one: these sign again and again.
+// Others idle, or are gone.
+func (v View) AtWork(seen []Straggler) (out []Straggler) {
+	for _, s := range seen {
+		if s.Seen <= SignEvery+v.signsBy() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Unsigned is for how much longer a straggler at work may have left no sign, since a node has
+// had the list only since lately. A node that joined with the list does not count: by MaxTTL
+// earlier others had it.
+func (v View) Unsigned(c Change) (left time.Duration) {
+	for _, o := range v.Nodes {
+		if age := o.Time.Sub(o.Record.Since); o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && !o.Record.Since.IsZero() && age >= 0 {
+			left = max(left, v.signsBy()-age)
+		}
+	}
+	return left
+}
+
+// Spares tells whether clients of the list before have a quorum left, which the change will
+// take away.
+func (c Change) Spares(v View) bool {
+	settled := 0
+	for i, o := range v.Nodes {
+		if slices.Contains(c.From, v.Names[i]) && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Settled {
+			settled++
+		}
+	}
+	return c.Gen > 0 && !c.Begun() && settled < quorum.Size(len(c.From))
 }
 
 // Pending is the change of the latest list that has begun: "add d", "shrink c" or "settle". Until

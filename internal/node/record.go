@@ -238,7 +238,7 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 		}
 		// Not proven yet: what was seen here may be of another connection than the flushes'.
 		epoch, n.conn.proven = st.Epoch, 0
-		n.sign(ctx, tx, o.Record)
+		n.sign(ctx, tx, o)
 		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
@@ -252,15 +252,15 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 // client sends anything. It is part of a verification, which each change of the list asks for
 // by its new epochs, and prepare once a minute after that: an acquire or a release costs
 // nothing more. A sign that is not written does no harm.
-func (n *writer) sign(ctx context.Context, tx *redis.Tx, r membership.Record) {
-	if n.signed = 0; !n.Tracker.Straggles(r) {
+func (n *writer) sign(ctx context.Context, tx *redis.Tx, o membership.Observation) {
+	if n.signed = 0; !n.Tracker.Straggles(o.Record) {
 		return
 	}
 	// Noted even if it fails below: a node that refuses to write, or a user who may not, is
 	// asked once a minute.
 	n.signed = n.Clock.Early()
 	host, _ := os.Hostname()
-	slot, sign := r.Sign(cmp.Or(strings.TrimRight(n.Cfg.Holder, ":/"), fmt.Sprintf("%s:%d", host, os.Getpid())), n.Clock.Wall())
+	slot, sign := o.Sign(cmp.Or(strings.TrimRight(n.Cfg.Holder, ":/"), fmt.Sprintf("%s:%d", host, os.Getpid())))
 	ctx = context.WithoutCancel(ctx) // as in LoadVoting
 	_, _ = tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, lua.StragglersKey, slot, sign)

@@ -351,7 +351,7 @@ func (c *serverCall) info() {
 		switch section {
 		case "server":
 			fmt.Fprintf(&out, "redis_version:%s\r\nredis_mode:standalone\r\nrun_id:%s\r\n", version, c.node.runID)
-			fmt.Fprintf(&out, "uptime_in_seconds:%d\r\n", int(time.Since(c.node.born).Seconds()))
+			fmt.Fprintf(&out, "server_time_usec:%d\r\nuptime_in_seconds:%d\r\n", c.now.UnixMicro(), int(time.Since(c.node.born).Seconds()))
 		case "persistence":
 			out.WriteString("loading:0\r\naof_enabled:1\r\n")
 		case "replication":

@@ -1,0 +1,95 @@
+package membership_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
+	"github.com/quorumkit/redlock/redlocktest"
+)
+
+// At once after a change nobody knows which clients still have the list before. The next one
+// waits until it is known, and changes nothing while there are any.
+func TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 2)
+		old := locktest.LockerWith(t, y.clients[:3], redlock.WithNodeNames(y.names[:3]...), redlock.WithHolder("old"), redlock.WithTTL(redlock.DefaultMaxTTL))
+		locks := heldBy(t, old, 1)
+		add := func(name string, o redlock.ChangeOptions, which ...int) error {
+			return y.locker(t, which...).Cluster().Add(t.Context(), name, o)
+		}
+		testkit.Must(t, add("node-3", redlock.ChangeOptions{}, 0, 1, 2, 3))
+		unknown := 0
+		o := redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
+			if p.Of == 0 && p.Left > 0 {
+				unknown++
+			}
+		}}
+		refused := func(when string, err error, words ...string) {
+			t.Helper()
+			locktest.WantError(t, when, err, redlock.ErrStragglers)
+			locktest.WantText(t, when, locktest.ErrorText(err), words...)
+			if s := locktest.Status(t, y.locker(t, 0, 1, 2, 3)); s.Generation != 1 || s.Pending != "" {
+				t.Errorf("%s: got %+v; want nothing changed", when, s)
+			}
+			wantHeld(t, when, locks)
+		}
+		refused("a dry run at once", add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4), "not yet known")
+		refused("at once", add("node-4", o, 0, 1, 2, 3, 4), "old (within the last minute)", "--yes")
+		if unknown < 5 {
+			t.Errorf("got %d lines of what is not known; want one a second", unknown)
+		}
+		refused("a dry run then", add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4), "old (within the last minute)")
+		testkit.Must(t, old.Close())
+		time.Sleep(2 * time.Minute) // its name stays for an hour
+		testkit.Must(t, add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4))
+		testkit.Must(t, add("node-4", redlock.ChangeOptions{}, 0, 1, 2, 3, 4))
+		wantHeldNot := heldBy(t, y.locker(t, 0, 1, 2, 3), 1)
+		testkit.Must(t, y.locker(t, 0, 1, 2, 3, 4).Cluster().Settle(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
+		time.Sleep(redlock.DefaultTTL)
+		locktest.WantError(t, "its lock, once its list is settled", wantHeldNot[0].Err(), redlock.ErrLost)
+	})
+}
+
+// A change that a quorum has begun has refused these clients already: it is finished without a
+// question. One that fewer have begun still asks.
+func TestAChangeThatWasBegunIsFinishedWithoutAQuestion(t *testing.T) {
+	for settled, want := range []error{redlock.ErrStragglers, redlock.ErrStragglers, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newYard(t, 2, 1)
+			old := y.locker(t, 0, 1)
+			heldBy(t, old, 1)
+			testkit.Must(t, y.locker(t, 0, 1, 2).Cluster().Add(t.Context(), "node-2", redlock.ChangeOptions{}))
+			time.Sleep(time.Minute)
+			shrink := func(ctx context.Context, o redlock.ChangeOptions) error {
+				return y.locker(t, 0, 1, 2).Cluster().Shrink(ctx, "node-2", o)
+			}
+			ctx, die := context.WithCancel(t.Context())
+			defer die()
+			var count atomic.Int64
+			for _, n := range y.nodes {
+				n.Intercept(func(args []string) redlocktest.Verdict {
+					if changeScript(args) != "settle" || count.Add(1) <= int64(settled) {
+						return redlocktest.Pass()
+					}
+					die()
+					return redlocktest.ReplyError("ERR the operator died")
+				})
+			}
+			if err := shrink(ctx, redlock.ChangeOptions{EndStragglers: true}); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%d nodes: got %v", settled, err)
+			}
+			for _, n := range y.nodes {
+				n.Intercept(nil)
+			}
+			locktest.WantError(t, "the next operator", shrink(t.Context(), redlock.ChangeOptions{}), want)
+			testkit.Must(t, shrink(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
+		})
+	}
+}
