@@ -21,6 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,23 +203,29 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 }
 
 // showNext prints what takes in the nodes that are new or returned, if there are any: a client
-// that only looks does not wait for them.
+// that only looks does not wait for them. Of a cluster that is there, locks may be held.
 func (a *app) showNext(status redlock.ClusterStatus) error {
-	strict, waits := a.connection.strict, false
-	for _, n := range status.Nodes {
-		strict, waits = strict || n.Strict, waits || n.State == redlock.NodeBlank || n.State == redlock.NodeJoining
-	}
-	if !waits || a.JSON {
+	waits := func(n redlock.NodeStatus) bool { return n.State == redlock.NodeBlank || n.State == redlock.NodeJoining }
+	if a.JSON || !slices.ContainsFunc(status.Nodes, waits) {
 		return nil
 	}
-	admit := "redlock nodes admit --yes"
-	if strict {
-		admit += " --strict-recovery" // without it the operator's word would not count
-	}
 	p := a.NewPage() // each command in a line of its own, to be copied
-	p.WriteString(cli.Note("new and returned nodes are taken in by the first of these, after a wait, or by the second, at once, if no lock made before on them is held:"))
-	p.WriteString("  redlock nodes join --wait\n  " + admit + "\n")
+	p.WriteString(cli.Note("new and returned nodes are taken in after a wait, by:"))
+	p.WriteString("  redlock nodes join --wait\n")
+	if status.ID == "" {
+		p.WriteString(cli.Note("or at once, on your word that no lock made before on these nodes is held, by:"))
+		p.WriteString("  " + a.admitLine(status) + "\n")
+	}
 	return a.Flush(p)
+}
+
+// admitLine is the command that skips a wait. Without --strict-recovery, one that asks for it
+// would not take the word, or the cluster be founded without it.
+func (a *app) admitLine(status redlock.ClusterStatus) string {
+	if a.connection.strict || slices.ContainsFunc(status.Nodes, func(n redlock.NodeStatus) bool { return n.Strict }) {
+		return "redlock nodes admit --yes --strict-recovery"
+	}
+	return "redlock nodes admit --yes"
 }
 
 // silent is how many nodes do not answer.
@@ -308,7 +315,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	defer stop()
 	end := a.telling(ctx, func(ctx context.Context) (cause, words string) {
 		status, _ := c.Status(ctx) // of an error it is empty
-		cause, nodes, remedy := waitedFor(status)
+		cause, nodes, remedy := a.waitedFor(status)
 		if nodes == "" { // held locks are put on those that vote again
 			return "", ""
 		}

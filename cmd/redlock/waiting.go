@@ -66,7 +66,7 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 		if err != nil || status.Votes() >= status.Quorum {
 			continue
 		}
-		if cause, words := quorumWords(status); cause != told {
+		if cause, words := a.quorumWords(status); cause != told {
 			a.complain("waiting for " + wanted + ": " + words)
 			told = cause
 		}
@@ -97,14 +97,14 @@ func (a *app) telling(ctx context.Context, look func(context.Context) (cause, wo
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.
-func quorumWords(status redlock.ClusterStatus) (cause, words string) {
-	cause, nodes, remedy := waitedFor(status)
+func (a *app) quorumWords(status redlock.ClusterStatus) (cause, words string) {
+	cause, nodes, remedy := a.waitedFor(status)
 	return cause, fmt.Sprintf("no quorum: %d of %s vote, it takes %d: %s", status.Votes(), plural(len(status.Nodes), "node"), status.Quorum, nodes) + remedy
 }
 
 // waitedFor is which nodes do not vote, why, and what may be done. cause stays the same as long
 // as the nodes are in the same states: it is compared, and the words have times in them.
-func waitedFor(status redlock.ClusterStatus) (cause, words, remedy string) {
+func (a *app) waitedFor(status redlock.ClusterStatus) (cause, words, remedy string) {
 	var g fault.Grouped
 	joining := false
 	for _, n := range status.Nodes {
@@ -120,7 +120,7 @@ func waitedFor(status redlock.ClusterStatus) (cause, words, remedy string) {
 	}
 	remedy = " (see: redlock doctor)"
 	if joining {
-		remedy = " (at once, if no lock made before is held: redlock nodes admit --yes)"
+		remedy = " (at once, if no lock made before is held: " + a.admitLine(status) + ")"
 	}
 	var nodes []string
 	g.Each(func(names string, _ int, words string) { nodes = append(nodes, names+" "+words) })
