@@ -207,7 +207,7 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 		}
 	}
 	if who := v.operatorFor(); who != "" && !p.Admit {
-		return Plan{Cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit), when no lock made before is held"}
+		return Plan{Cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit --strict-recovery), when no lock made before is held"}
 	}
 	if pl, ok := v.refused(i, beyondTable); ok {
 		return pl
@@ -399,7 +399,7 @@ func (v View) Obstacle(i int) string {
 		return pl.Cause
 	}
 	if who := v.operatorFor(); who != "" {
-		return few + who + " asks for Cluster.Admit (redlock nodes admit)"
+		return few + who + " asks for Cluster.Admit (redlock nodes admit --strict-recovery)"
 	}
 	return ""
 }

@@ -264,7 +264,7 @@ func (t *Tracker) announce(i int, pl Plan) {
 	if pl.Binding && !t.bound[i] {
 		t.bound[i] = true
 		t.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
-			"where a majority forgets, nothing is founded anew before Cluster.Admit (redlock nodes admit)"))
+			"where a majority forgets, nothing is founded anew before Cluster.Admit (redlock nodes admit --strict-recovery)"))
 	}
 }
 
