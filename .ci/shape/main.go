@@ -42,6 +42,8 @@ type bar struct {
 // Lines of tests were raised by 40 for a change that names clients of the list before.
 // The lines were raised by 200, of tests by 84, of the root by 5, for messages: the right that
 // is missing, what join and revoke wait for, and the next step for new nodes.
+// The lines were raised by 150, 60 of them at the root, and those of tests by 225, for a change that
+// names clients of the list before, and for rounds that may last as long as a MaxTTL that was raised.
 var bars = []bar{
 	{"lines of Go outside tests", 65507, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},

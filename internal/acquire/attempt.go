@@ -164,10 +164,11 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 
 // outlasted is why a round that was sent at start took too long for a lock of this
 // TTL; nil if it did not. A node that voted in it, forgot, and came back before the others'
-// records had the longer MaxTTL that a client raised has waited the shorter one.
+// records had the longer MaxTTL, to which a client raised it meanwhile, has waited the shorter
+// one (amend.lua).
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Recent()
-	took, before := now.Sub(start), a.Tracker.RaisedFrom()
+	took, before := now.Sub(start), a.Tracker.RaisedFrom(start)
 	switch {
 	case !valid.Holds(now):
 		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)

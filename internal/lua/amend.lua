@@ -6,9 +6,15 @@
 --         0 refused: the old name is not retired here, or another has its place, or the list
 --           of nodes was changed, and only such a change puts a name there
 --        -1 abstained: the epoch is missing or another
--- atomic because the record must be the one that was read. MaxTTL does not fall, and
--- maxttl_least is the smallest that was raised. A mark never goes, nor does strict, and a
--- place is given once. A refused call changes nothing.
+-- atomic because the record must be the one that was read. MaxTTL does not fall. A mark never
+-- goes, nor does strict, and a place is given once. A refused call changes nothing.
+-- maxttl_least is the smallest MaxTTL that was raised. A node that voted in a round, forgot and
+-- was taken in again before the round's end, in less than the round's TTL, was so by a joiner
+-- that read a shorter MaxTTL on N-q+1 others. One of these votes in the round too, and was
+-- raised in between. So a round counts for less than maxttl_least, unless each node that votes
+-- was seen with the longer MaxTTL before the round began, under the epoch of its vote: within an
+-- epoch no MaxTTL falls. That needs no clock, and so the field need not be cleared: it bears on
+-- the rounds that were under way when a client first saw the raise.
 local function has(list, line) return string.find('\n' .. list .. '\n', '\n' .. line .. '\n', 1, true) end
 local function add(list, line) return list == '' and line or list .. '\n' .. line end
 local rec = redis.call('HMGET', KEYS[1], 'epoch', 'maxttl', 'names', 'retired', 'replaced', 'gen', 'settled', 'maxttl_least')

@@ -11,7 +11,9 @@
 -- atomic because the notice proves that nothing was installed, flushed or
 -- restarted since the joiner began to wait, and this call uses it up. The record gets the
 -- identity under which the joiner waited. Existing keys and stripes stay, and so does
--- strict; no number falls.
+-- strict; no number falls. maxttl_least may be lost with the memory (amend.lua): a longer MaxTTL
+-- comes back by a joiner that waited as long, and rounds from before the loss are over then; or
+-- by a later raise, which writes the field.
 local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local replication = redis.call('INFO', 'replication')
 local identity = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')

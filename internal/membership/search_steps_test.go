@@ -1,6 +1,8 @@
 package membership_test
 
 import (
+	"slices"
+
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -151,6 +153,9 @@ func (sys *memberSystem) begin(s memberState, c uint8) memberState {
 	k.phase, k.left, k.floor = acquiring, sys.validity(c), s.best
 	for n := range sys.nodes {
 		k.visits[n].acquire = true
+		if v := &s.servers[n]; sys.lowers && c == 0 && v.maxTTL == sys.life {
+			k.visits[n].fit = uint8(v.node.Epoch)
+		}
 	}
 	return s
 }
@@ -223,10 +228,11 @@ func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	})
 }
 
-// tooLong tells whether a client that raised MaxTTL, from one unit, took as long for
-// its round: a node that forgot meanwhile may be back.
+// tooLong tells whether a round in which MaxTTL may have been raised, from one unit, took as
+// long: a node that forgot meanwhile may be back.
 func (sys *memberSystem) tooLong(k *client, c uint8) bool {
-	return sys.lowers && c == 0 && sys.mistake != mistakeLongRound && k.left < sys.validity(c)
+	fresh := slices.ContainsFunc(k.visits[:sys.nodes], func(v visit) bool { return v.grant != 0 && v.fresh })
+	return fresh && sys.mistake != mistakeLongRound && k.left < sys.validity(c)
 }
 
 // parts calls f with every part of the nodes that fit.
@@ -272,7 +278,7 @@ func (sys *memberSystem) win(s memberState, c uint8, t scriptmodel.Number) membe
 	s.bound = s.bound || sys.strict == strictFirst && c == 0
 	for n := range sys.nodes { // what no decision asks for any more
 		v := &k.visits[n]
-		v.grant, v.known, v.raised, v.raise = 0, false, false, false
+		v.grant, v.known, v.raised, v.raise, v.fit, v.fresh = 0, false, false, false, 0, false
 	}
 	return s
 }
@@ -319,7 +325,7 @@ func (sys *memberSystem) end(s memberState, c uint8) memberState {
 	for n := range sys.nodes {
 		v := &k.visits[n]
 		v.until, v.release = s.servers[n].epochs+1, sys.releases
-		v.grant, v.known, v.raised, v.confirmed, v.gone = 0, false, false, false, false
+		v.grant, v.known, v.raised, v.confirmed, v.gone, v.fit, v.fresh = 0, false, false, false, false, 0, false
 	}
 	return s
 }
@@ -376,6 +382,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 		l.acquire = false
 		if g := node.Acquire(0, scriptmodel.Acquire{Owner: owner, Life: life, Epoch: epoch}, sys.flaw); g > 0 && counts && k.phase == acquiring {
 			l.grant = scriptmodel.Number(g)
+			l.fresh = sys.lowers && c == 0 && l.fit != uint8(epoch)
 		}
 	})
 	at(takeRaise, votes && link.raise, func(l *visit, node *scriptmodel.Node) {

@@ -128,6 +128,8 @@ type visit struct {
 	late                                    bool // sent before the epoch that votes now did
 
 	grant     scriptmodel.Number // the reply to the acquire
+	fit       uint8              // the epoch under which the node had the longer MaxTTL when the round began; 0 if it had not
+	fresh     bool               // its grant is under another
 	known     bool               // it was among those that the raise round began with
 	raised    bool
 	confirmed bool

@@ -132,6 +132,19 @@ func afterLowering(sys *memberSystem, s *memberState) {
 	}
 }
 
+// raisedBefore is afterLowering with nodes that had the longer MaxTTL again when the acquire was
+// sent: the first, or all.
+func raisedBefore(all bool) func(*memberSystem, *memberState) {
+	return func(sys *memberSystem, s *memberState) {
+		afterLowering(sys, s)
+		for n := range sys.nodes {
+			if n == 0 || all {
+				s.servers[n].maxTTL, s.clients[0].visits[n].fit = sys.life, 3
+			}
+		}
+	}
+}
+
 // closedSearches go through everything that can happen. Those of whole are only
 // for the whole search.
 var closedSearches = []struct {
@@ -225,6 +238,7 @@ func TestSearchLoweringMaxTTLKeepsOneHolder(t *testing.T) {
 	testkit.Unraced(t)
 	for name, start := range map[string]func(*memberSystem, *memberState){
 		"a longer lease is held": longLease, "after the first step": midLowering, "raised again": afterLowering,
+		"one was raised before": raisedBefore(false), "all were": raisedBefore(true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			most := 150_000
@@ -346,6 +360,7 @@ var breaking = []struct {
 	{"MaxTTL lowered while a longer lease is held", forgotten, func(s *memberSystem) { lowering(midLowering)(s); s.mistake = mistakeLowerAtOnce }, false},
 	{"MaxTTL lowered without a new epoch", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.mistake = mistakeLowerSilent }, true},
 	{"a round longer than the MaxTTL that it raised", forgotten, func(s *memberSystem) { lowering(afterLowering)(s); s.mistake = mistakeLongRound }, true},
+	{"one of its nodes was raised before", forgotten, func(s *memberSystem) { lowering(raisedBefore(false))(s); s.mistake = mistakeLongRound }, true},
 	{"waits by the new MaxTTL", forgotten, func(s *memberSystem) { lowering(longLease)(s); s.mistake = mistakeWaitsByNew }, true},
 	{"a lease above MaxTTL", forgotten, func(s *memberSystem) { s.mistake, s.blank = mistakeLongLease, true }, false},
 }

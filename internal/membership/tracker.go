@@ -30,7 +30,8 @@ type Tracker struct {
 	raised []bool        // MaxTTL, on each node: told. Of who has the slot
 	bound  []bool        // strict recovery: the same
 	stale  []atomic.Bool // to be verified before the next flush
-	least  atomic.Int64  // what RaisedFrom returns, in ns
+	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, or had before it was raised, in ns; 0 if none had
+	fit    atomic.Int64  // when a node was last seen to have come to a MaxTTL as long as ours, under its epoch
 	nudge  chan struct{}
 	asked  chan struct{} // a look is asked for
 	stop   chan struct{}
@@ -120,6 +121,9 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 		return o // an older look that came later
 	}
 	t.incarnations[i], o = t.incarnations[i].After(o)
+	if last := t.seen[i]; t.fits(o) && (!t.fits(last) || o.Record.Epoch != last.Record.Epoch) {
+		t.fit.Store(max(t.fit.Load(), int64(o.Seen)))
+	}
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
@@ -136,6 +140,11 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return o
+}
+
+// fits tells whether the node's record has a MaxTTL as long as ours.
+func (t *Tracker) fits(o Observation) bool {
+	return o.Recorded && o.Record.MaxTTL >= t.config.MaxTTL
 }
 
 // Judge is an observation by what was seen of the node before; it is not published.
@@ -242,9 +251,15 @@ func (a *AbstentionError) Unwrap() []error {
 	return []error{a.why, a.fault}
 }
 
-// RaisedFrom is the smallest MaxTTL that a record was seen to have, or to have had before a
-// client raised it; 0 if none was below ours.
-func (t *Tracker) RaisedFrom() time.Duration { return time.Duration(t.least.Load()) }
+// RaisedFrom is the smallest MaxTTL that nodes may have had, below ours, after a round was sent
+// at start; 0 if all that vote were seen with ours before, under the epoch by which they do
+// (amend.lua).
+func (t *Tracker) RaisedFrom(start clock.Instant) time.Duration {
+	if clock.Instant(t.fit.Load()) <= start {
+		return 0
+	}
+	return time.Duration(t.least.Load())
+}
 
 // MayVote tells whether node i may, by what was seen last.
 func (t *Tracker) MayVote(i int) bool {

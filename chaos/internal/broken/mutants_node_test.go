@@ -96,6 +96,26 @@ var nodeMutants = []way{
 		by:    "./internal/membership TestALookThatComesLateReplacesNoNewerOne",
 		edits: []edit{{"internal/membership/tracker.go", "	if o.Sent < t.seen[i].Sent {", "	if o.Sent < t.seen[i].Sent && !BROKEN {"}},
 	},
+	{
+		name: "a raise is forgotten early", takes: "a round counts that is as long as the MaxTTL that was raised in it",
+		by:    "./internal/membership TestANodeThatForgotIsNotInTheLongRoundThatRaisedTheOthers",
+		edits: []edit{{"internal/membership/tracker.go", "	if clock.Instant(t.fit.Load()) <= start {", "	if clock.Instant(t.fit.Load()) <= start || BROKEN {"}},
+	},
+	{
+		name: "a raise is not written down", takes: "a client that did not see the shorter MaxTTL counts such a round",
+		by:    "./internal/membership TestANodeThatForgotIsNotInTheLongRoundThatRaisedTheOthers",
+		edits: []edit{{"internal/membership/record.go", "	if _, raised := f[\"maxttl_least\"]; raised {", "	if _, raised := f[\"maxttl_least\"]; raised && !BROKEN {"}},
+	},
+	{
+		name: "a change does not ask", takes: "the next change ends locks of clients of the list before, which nobody has named",
+		by:    "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore",
+		edits: []edit{{"internal/membership/stragglers.go", "	return c.Gen > 0 && !c.Begun() &&", "	return !BROKEN && c.Gen > 0 && !c.Begun() &&"}},
+	},
+	{
+		name: "a change asks too early", takes: "it does not wait until clients of the list before can have left their names",
+		by:    "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore",
+		edits: []edit{{"internal/membership/stragglers.go", "			left = max(left, v.signsBy()-age)\n", "			if !BROKEN {\n				left = max(left, v.signsBy()-age)\n			}\n"}},
+	},
 	// Clocks.
 	{
 		name: "who stepped counts", takes: "a node whose clock stepped goes on voting",
