@@ -24,15 +24,19 @@ type roster struct {
 	stage  Stage // all of it
 	maxTTL time.Duration
 
+	refuses func() // clients may be refused from now on, by nobody's fault; nil: nobody asks
+
 	mu        sync.Mutex // guards the rest
 	list      []int      // nil: all nodes
 	operators int
+	strange   error            // what operators ended with that they may not
 	copies    map[int]listCopy // by client
 }
 
 // listCopy is the list that a client has, until it is given another.
 type listCopy struct {
 	list []int
+	used []int           // by the library that the client has open
 	over context.Context //nolint:containedctx // what is over when the client is given another
 	end  func()
 }
@@ -46,25 +50,26 @@ func (r *roster) of(client int) (Stage, context.Context) {
 	if !has {
 		c = r.giveLocked(client)
 	}
+	c.used = c.list
+	r.copies[client] = c
 	return part{r.stage, c.list}, c.over
 }
 
 // giveLocked gives a client the list of now.
 func (r *roster) giveLocked(client int) listCopy {
-	if c, has := r.copies[client]; has {
+	c, has := r.copies[client]
+	if has {
 		c.end()
 	}
-	c := listCopy{list: r.list}
+	c.list = r.list
 	c.over, c.end = context.WithCancel(context.Background())
 	r.copies[client] = c
 	return c
 }
 
-// behind tells whether a client has an earlier list.
-func (r *roster) behind() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(slices.Collect(maps.Values(r.copies)), func(c listCopy) bool { return !slices.Equal(c.list, r.list) })
+// behindLocked tells whether a client has an earlier list still: it may hold a lock by it.
+func (r *roster) behindLocked() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(r.copies)), func(c listCopy) bool { return !slices.Equal(c.used, r.list) })
 }
 
 // give gives a client the list of now.
@@ -93,7 +98,8 @@ func (r *roster) record(k trace.Kind, f Fault) Record {
 	return rec
 }
 
-// change has operators change the list, as the fault says, until one has done so.
+// change has operators change the list, as the fault says, until one has done so. Its error is
+// what the last one ended with.
 func (r *roster) change(ctx context.Context, f Fault) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -116,7 +122,7 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 	}
 	for err != nil && ctx.Err() == nil {
 		if err = r.operate(ctx, f.Node, ""); err != nil {
-			sleep(ctx, 20*askEvery)
+			sleep(ctx, r.rests(err))
 		}
 	}
 	if err == nil {
@@ -135,6 +141,9 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 	r.mu.Lock()
 	r.operators++
 	name, list := fmt.Sprintf("operator-%d", r.operators), r.list
+	if r.refuses != nil && r.behindLocked() {
+		r.refuses()
+	}
 	r.mu.Unlock()
 	nodes, err := r.stage.Connect(name)
 	if err != nil {
@@ -163,7 +172,26 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 		err = l.Cluster().Add(ctx, r.stage.Names()[node], redlock.ChangeOptions{EndStragglers: true})
 	}
 	_ = l.Close() // it holds nothing
+	if err != nil && !slices.ContainsFunc(operatorsEnds, func(end error) bool { return errors.Is(err, end) }) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.strange = errors.Join(r.strange, err)
+	}
 	return err
+}
+
+// operatorsEnds are the errors with which an operator may end: the last two as it dies, or the plan ends.
+var operatorsEnds = []error{redlock.ErrContested, redlock.ErrNoQuorum, redlock.ErrMisconfigured, context.Canceled, context.DeadlineExceeded}
+
+// rests is how long an operator leaves the list alone who ended so. Where another is at work
+// that is one to three times the longest lease, and seldom as long as that one's next rest.
+func (r *roster) rests(err error) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if errors.Is(err, redlock.ErrContested) {
+		return time.Duration(1+r.operators%3) * r.maxTTL
+	}
+	return 20 * askEvery
 }
 
 const (
@@ -172,40 +200,46 @@ const (
 	staleOf     = 4
 )
 
-// changeLists carries out the plan's changes of the list, one after another, each until it is
-// done. Behind it clients are given the list: most of them soon, some of them maybe
-// after the next change has begun, which refuses them.
-func (r *run) changeLists() {
-	random := rand.New(rand.NewPCG(r.plan.Seed, 9))
-	refused := false // by nobody's fault
-	for _, f := range r.plan.Faults {
-		if f.Kind != ListChange {
-			continue
+// changeLists carries out the plan's changes of the list. Rivals are at work at once; others
+// follow each other. Behind each change clients are given the list: most of them soon, some of
+// them maybe after the next change has begun, which refuses them.
+func (r *run) changeLists() error {
+	r.roster.refuses = sync.OnceFunc(func() { r.health(trace.Sick) })
+	nth := uint64(0)
+	for _, rivals := range r.plan.changes() {
+		time.Sleep(rivals[0].At - r.history.Now())
+		var work sync.WaitGroup
+		for _, f := range rivals {
+			random := rand.New(rand.NewPCG(r.plan.Seed, 9+nth<<32))
+			nth++
+			work.Go(func() { r.changeList(f, random) })
 		}
-		time.Sleep(f.At - r.history.Now())
-		if r.history.Now() >= r.plan.For {
-			return
+		work.Wait()
+	}
+	return r.roster.strange
+}
+
+// changeList carries out a change of the list, if there is time, until it is done.
+func (r *run) changeList(f Fault, random *rand.Rand) {
+	time.Sleep(f.At - r.history.Now())
+	if r.history.Now() >= r.plan.For {
+		return
+	}
+	r.history.Add(r.roster.record(trace.Broke, f))
+	ctx, end := context.WithTimeout(context.Background(), r.plan.For-r.history.Now())
+	defer end()
+	err := r.roster.change(ctx, f)
+	r.history.Add(r.roster.record(trace.Mended, f))
+	if err != nil {
+		r.history.Add(Record{Kind: trace.Noted, Text: err.Error()})
+		return
+	}
+	for i := range r.plan.Clients {
+		within := givenWithin
+		if random.IntN(staleOf) == 0 {
+			within = 2 * r.plan.For / 3
 		}
-		if !refused && r.roster.behind() {
-			refused = true
-			r.health(trace.Sick)
-		}
-		r.history.Add(r.roster.record(trace.Broke, f))
-		ctx, end := context.WithTimeout(context.Background(), r.plan.For-r.history.Now())
-		err := r.roster.change(ctx, f)
-		end()
-		r.history.Add(r.roster.record(trace.Mended, f))
-		if err != nil {
-			r.history.Add(Record{Kind: trace.Noted, Text: err.Error()})
-			return
-		}
-		for i := range r.plan.Clients {
-			within := givenWithin
-			if random.IntN(staleOf) == 0 {
-				within = 2 * r.plan.For / 3
-			}
-			time.AfterFunc(spread(random, within), func() { r.roster.give(i) })
-		}
+		time.AfterFunc(spread(random, within), func() { r.roster.give(i) })
 	}
 }
 
@@ -225,14 +259,22 @@ func (r *run) health(k trace.Kind) {
 	}
 }
 
-// changes are the plan's changes of the list.
-func (p *Plan) changes() (changes []Fault) {
+// changes are the plan's changes of the list, rivals together: each of them begins within
+// MaxTTL of the one before.
+func (p *Plan) changes() (all [][]Fault) {
+	last := -p.MaxTTL
 	for _, f := range p.Faults {
-		if f.Kind == ListChange {
-			changes = append(changes, f)
+		switch {
+		case f.Kind != ListChange:
+			continue
+		case f.At-last < p.MaxTTL:
+			all[len(all)-1] = append(all[len(all)-1], f)
+		default:
+			all = append(all, []Fault{f})
 		}
+		last = f.At
 	}
-	return changes
+	return all
 }
 
 // founders are the nodes that the cluster is founded with; nil: all, and no list is changed.
@@ -246,16 +288,24 @@ func (p *Plan) founders() (list []int) {
 	return list
 }
 
-// fewest is how many nodes the shortest of the lists has.
+// fewest is how many nodes the shortest of the lists has. Of rivals any may be the first.
 func (p *Plan) fewest() int {
 	list := p.founders()
 	if list == nil {
 		return p.Nodes
 	}
 	least := len(list)
-	for _, f := range p.changes() {
-		list = turned(list, f.Node)
-		least = min(least, len(list))
+	for _, rivals := range p.changes() {
+		gone := 0
+		for _, f := range rivals {
+			if slices.Contains(list, f.Node) {
+				gone++
+			}
+		}
+		least = min(least, len(list)-gone)
+		for _, f := range rivals {
+			list = turned(list, f.Node)
+		}
 	}
 	return least
 }
@@ -263,10 +313,13 @@ func (p *Plan) fewest() int {
 // reopens tells whether libraries are opened again.
 func (p *Plan) reopens() bool { return p.Reopens > 0 || p.changes() != nil }
 
-// changeList draws changes of the list. One of the first nodes stays in each list, and never
+// rivalsOf: one change in so many has a rival, whose operator wants another list at the same time.
+const rivalsOf = 2
+
+// drawLists draws changes of the list. One of the first nodes stays in each list, and never
 // forgets: where all nodes of a client's list have forgotten, it founds another cluster
 // (docs/SAFETY.md).
-func (p *Plan) changeList(random *rand.Rand) {
+func (p *Plan) drawLists(random *rand.Rand) {
 	if p.validate() != nil {
 		return // to play it says why
 	}
@@ -275,14 +328,17 @@ func (p *Plan) changeList(random *rand.Rand) {
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool {
 		return f.Forgets() && f.Kind != Drift && f.Kind != Twice && (f.Node == stays || f.Node == Everything)
 	})
-	nodes := random.Perm(p.Nodes) // each comes or goes once: one that was taken out may not come back
-	for at := clientsBegin + spread(random, p.MaxTTL); len(nodes) > 0 && at < p.For-p.MaxTTL; at += p.MaxTTL + spread(random, 2*p.MaxTTL) {
-		if nodes[0] != stays {
-			p.Faults = append(p.Faults, Fault{
-				Kind: ListChange, At: at, For: spread(random, 3*p.MaxTTL), Node: nodes[0], Where: append(trace.ChangeSteps(), "", "")[random.IntN(6)],
-			})
+	// Each comes or goes once: one that was taken out may not come back.
+	nodes := slices.DeleteFunc(random.Perm(p.Nodes), func(n int) bool { return n == stays })
+	for at, rival := clientsBegin+spread(random, p.MaxTTL), false; len(nodes) > 0 && at < p.For-p.MaxTTL; nodes = nodes[1:] {
+		p.Faults = append(p.Faults, Fault{
+			Kind: ListChange, At: at, For: spread(random, 3*p.MaxTTL), Node: nodes[0], Where: append(trace.ChangeSteps(), "", "")[random.IntN(6)],
+		})
+		if rival = !rival && random.IntN(rivalsOf) == 0; rival {
+			at += between(random, time.Microsecond, p.MaxTTL-1)
+		} else {
+			at += p.MaxTTL + spread(random, 2*p.MaxTTL)
 		}
-		nodes = nodes[1:]
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }

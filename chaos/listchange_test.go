@@ -11,31 +11,35 @@ import (
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
-// Drawn plans whose lists change: most of the changes are done, though faults go on and
-// operators die at each step.
+// Drawn plans whose lists change: most of the changes are done, though faults go on, operators
+// die at each step, and others want another list meanwhile.
 func TestDrawnPlansChangeTheListOfNodes(t *testing.T) {
 	testkit.Unraced(t)
-	done, all, dead := 0, 0, map[chaos.Moment]bool{}
+	done, all, rivals, dead := 0, 0, 0, map[chaos.Moment]bool{}
 	for seed := range uint64(16) {
 		p := chaos.Swarm(seed, 30*time.Second, chaos.ListChange)
 		records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
 		if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Rounds == 0 {
 			t.Errorf("seed %d: got %v; want no rule broken", seed, v)
 		}
+		at := 0 // operators that are at work
 		for _, r := range records {
 			switch of := r.Fault != nil && r.Fault.Kind == chaos.ListChange; {
 			case of && r.Kind == trace.Broke:
 				all++
+				at++
+				rivals += at / 2
 				dead[r.Fault.Where] = true
 			case of:
 				done++
+				at--
 			case r.Kind == trace.Noted && strings.HasPrefix(r.Text, "redlock: "): // the change before it was not done
 				done--
 			}
 		}
 	}
-	if done < all/2 || all < 16 || len(dead) < 5 {
-		t.Errorf("got %d of %d changes done, operators who die at %v; want most, and each step", done, all, dead)
+	if done < all/2 || all < 16 || rivals < 8 || len(dead) < 5 {
+		t.Errorf("got %d of %d changes done, %d with a rival, operators who die at %v; want most, some, and each step", done, all, rivals, dead)
 	}
 }
 

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha1" //nolint:gosec // the name that Redis gives a script, not a secret
 	"encoding/hex"
 	"fmt"
@@ -32,9 +33,9 @@ func observe(stage Stage, h *history, lease time.Duration) (stop func(all bool))
 		return func(bool) {}
 	}
 	var watches []*watch
-	names := stage.Names()
+	names, cluster := stage.Names(), ""
 	for i, node := range o.observables() {
-		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, retained: map[string]retainedKey{}}
+		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, retained: map[string]retainedKey{}, cluster: &cluster}
 		node.answers(w.command)
 		watches = append(watches, w)
 	}
@@ -69,6 +70,7 @@ type watch struct {
 	name    string
 	history *history
 	lease   time.Duration
+	cluster *string // the first one's id, of all watches, one of which looks at a time
 
 	mu       sync.Mutex               // guards the rest; taken after the node's own
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
@@ -76,6 +78,7 @@ type watch struct {
 	told     map[string]bool          // owners whose litter was recorded, and keys whose end was
 	retained map[string]retainedKey   // what was recorded that the node has, by key
 	memory   int                      // which one the node had then
+	list     Record                   // the latest of its kind
 }
 
 // command notes the releases among the commands that the node answers. They are told
@@ -135,6 +138,7 @@ func (w *watch) look(all bool) {
 	}
 	maps.DeleteFunc(w.cleaned, func(_ string, at time.Duration) bool { return now-at > w.lease })
 	w.retainsLocked(keys, now)
+	w.listsLocked(keys)
 	for _, key := range keys {
 		switch {
 		case strings.HasPrefix(key.Name, lua.OwnPrefix) && lua.NameOf(key.Name) == key.Name: // the library's own, and no slot
@@ -245,6 +249,24 @@ func (w *watch) retainsLocked(keys []simnode.Key, now time.Duration) {
 		news = append(news, w.storedKey(name))
 	}
 	w.history.addAll(news)
+}
+
+// listsLocked records the list of nodes that the node's record has now, if that is news. Only
+// the first cluster's counts: what is founded anew begins anew.
+func (w *watch) listsLocked(keys []simnode.Key) {
+	i := slices.IndexFunc(keys, func(k simnode.Key) bool { return k.Name == lua.NodeKey })
+	if i < 0 {
+		return
+	}
+	f := keys[i].Fields
+	if *w.cluster = cmp.Or(*w.cluster, f["cluster"]); *w.cluster != f["cluster"] {
+		return
+	}
+	r := Record{Kind: trace.Listed, Node: w.name, Value: strings.ReplaceAll(f["names"], "\n", " "), Text: cmp.Or(f["gen"], "0")}
+	if r.Value != "" && (r.Value != w.list.Value || r.Text != w.list.Text) {
+		w.list = r
+		w.history.Add(r)
+	}
 }
 
 // storedKey is a record of a key of the node.

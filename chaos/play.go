@@ -54,14 +54,14 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 	stop := observe(stage, r.history, p.shortest())
 	var (
 		work sync.WaitGroup
-		errs = make([]error, p.Clients+1)
+		errs = make([]error, p.Clients+2)
 	)
 	for i := range p.Clients {
 		work.Go(func() { errs[i] = client(r, i) })
 	}
 	work.Go(func() { errs[p.Clients] = r.breakAndMend() })
 	if p.changes() != nil {
-		work.Go(r.changeLists)
+		work.Go(func() { errs[p.Clients+1] = r.changeLists() })
 	}
 	work.Wait()
 	stop(true)

@@ -188,7 +188,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 		p.drawProfile(rand.New(rand.NewPCG(seed, 6)))
 	})
 	if listed {
-		p.changeList(changes)
+		p.drawLists(changes)
 	}
 	if all {
 		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)

@@ -90,7 +90,8 @@ const (
 	WallClock = trace.WallClock
 	// ListChange has an operator add Node to the cluster's list of nodes or, if it is there,
 	// take it out. It dies as it sends the step that Where names, if any; For later another
-	// one does what is left. Plans and scenarios have it, stages do not.
+	// one does what is left. In a plan, those that begin within MaxTTL of each other are at work
+	// at once; others follow each other. Plans and scenarios have it, stages do not.
 	ListChange = trace.ListChange
 )
 
@@ -180,6 +181,9 @@ const (
 	// SlowAttempt: an attempt that waits for nobody took longer than Judge.Attempt, though a
 	// quorum was healthy, and nothing was wrong with its client, all that time.
 	SlowAttempt = trace.SlowAttempt
+	// WrongList: nodes have two lists of one generation, or one that no operator of a
+	// [ListChange] wanted; or what an operator was told is done is not in the latest.
+	WrongList = trace.WrongList
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed = trace.Malformed
 )
@@ -206,8 +210,9 @@ type Fault = trace.Fault
 //     so unasked (Hold).
 //   - wrote, refused: the resource took a write, or refused it as stale (Resource, Hold, Token).
 //   - broke, mended: a fault begins or ends (Fault; Node; Text says it in words).
-//   - stored, turned, shown, cleaned, granted: what a node has, is, shows, has executed or
-//     grants (Node, and Resource, Client, Owner, Token, Until or Text).
+//   - stored, turned, listed, shown, cleaned, granted: what a node has, is, has as the list of
+//     nodes, shows, has executed or grants (Node, and Resource, Client, Owner, Token, Until, Value
+//     or Text).
 //   - saw: an observer was told who holds (Value). queued, unqueued: in line, or no longer
 //     (Since). sick, well: whether the cluster must make progress. began: a run (About).
 //     noted: a line (Text).

@@ -124,7 +124,7 @@ func (h *hearing) hear(now moment, r chaos.Record) {
 		}
 		h.add(in, now, now)
 	case trace.Asked, trace.Failed, trace.Quit, trace.Refused, trace.Cleaned, trace.Shown, trace.Saw, trace.Sick, trace.Well, trace.Queued, trace.Unqueued, trace.Granted, trace.Noted,
-		trace.Broke, trace.Mended, trace.Stored, trace.Turned, trace.Began, trace.Told:
+		trace.Broke, trace.Mended, trace.Stored, trace.Turned, trace.Began, trace.Told, trace.Listed:
 	}
 }
 

@@ -99,7 +99,7 @@ func (t *telling) take(r trace.Record) {
 		t.grants(r)
 	case trace.Saw:
 		t.sees(r)
-	case trace.Sick, trace.Well, trace.Began, trace.Queued, trace.Unqueued, trace.Noted, trace.Told:
+	case trace.Sick, trace.Well, trace.Began, trace.Queued, trace.Unqueued, trace.Listed, trace.Noted, trace.Told:
 	}
 }
 

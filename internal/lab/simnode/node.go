@@ -25,6 +25,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -211,6 +212,7 @@ type Key struct {
 	Left  time.Duration // until it expires; -1: never
 	// Of a lock that is shared (lua/share.lua): its sharers, sorted.
 	Sharers []Sharer
+	Fields  map[string]string // of a hash
 }
 
 // Sharer is a client that shares a lock.
@@ -230,7 +232,7 @@ func (n *Node) Keys() (keys []Key, memory int) {
 		if e.expired(now) {
 			continue
 		}
-		k := Key{Name: name, Value: e.text, Type: e.kind.String(), Left: -1}
+		k := Key{Name: name, Value: e.text, Type: e.kind.String(), Left: -1, Fields: maps.Clone(e.hash)}
 		if e.until != 0 {
 			k.Left = time.Duration(e.left(now)) * time.Millisecond
 		}

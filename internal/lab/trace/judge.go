@@ -75,6 +75,7 @@ func (j Judge) Judge(records []Record) Verdict {
 		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[named]*resourceState{},
 		waits: map[wanting]*request{}, sets: map[int64]*setState{}, reigns: map[reigning][]*attempt{}, cleaned: map[atNode]time.Duration{}, well: true,
 		keys: map[KeyOf]Record{}, attempts: map[wanting][]*attempt{}, healed: map[BetweenThem]time.Duration{},
+		lists: lists{of: map[int][]string{}, was: map[string]bool{}, done: map[string]bool{}},
 	}
 	for _, r := range records {
 		t.take(r)
@@ -193,6 +194,7 @@ type trial struct {
 	troubles  []Trouble // that are not mended
 	healing   []Trouble // that were, a moment ago
 	healed    map[BetweenThem]time.Duration
+	lists     lists
 	well      bool
 	wellSince time.Duration
 	wellSum   time.Duration // healthy time before wellSince
@@ -251,8 +253,12 @@ func (t *trial) take(r Record) {
 		t.stores(r)
 	case Broke:
 		t.breaks(r)
+		t.lists.changed(r)
 	case Mended:
 		t.mends(r)
+		t.lists.changed(r)
+	case Listed:
+		t.listed(r)
 	case Granted, Turned, Began, Noted:
 	case Failed, Held, Extended, Released, Lost, Told, Wrote, Refused:
 		h := t.holds[r.Hold]
@@ -299,7 +305,7 @@ func (t *trial) ofHold(h *attempt, r Record) {
 		t.verdict.Refused++
 	case Wrote:
 		t.wrote(h, r)
-	case Asked, Quit, Queued, Unqueued, Granted, Cleaned, Shown, Saw, Sick, Well, Broke, Mended, Stored, Turned, Began, Noted:
+	case Asked, Quit, Queued, Unqueued, Granted, Cleaned, Shown, Saw, Sick, Well, Broke, Mended, Stored, Turned, Began, Listed, Noted:
 	}
 }
 

@@ -85,6 +85,9 @@ const (
 	// Began: a run begins, and time with it; the records up to the next one are
 	// its own (About).
 	Began Kind = "began"
+	// Listed: from here on the node's record has a list (Node; Value: its nodes' names; Text:
+	// its generation).
+	Listed Kind = "listed"
 	// Noted: anything else that is worth a line; Text says what.
 	Noted Kind = "noted"
 )

@@ -211,6 +211,7 @@ func (t *trial) finish(now time.Duration) {
 	t.untold(now)
 	t.gatheredAll(now)
 	t.seenTokens()
+	t.listsEnd(now)
 	for _, h := range t.asks {
 		t.stopsAsking(h.client, h.resource, now)
 	}

@@ -28,6 +28,7 @@ const (
 	LateNotice    Rule = "late notice"
 	NeedlessLoss  Rule = "needless loss"
 	SlowAttempt   Rule = "slow attempt"
+	WrongList     Rule = "wrong list"
 	Malformed     Rule = "malformed trace"
 )
 

@@ -1,0 +1,45 @@
+package trace_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock/internal/lab/trace"
+)
+
+// A generation has one list, which operators wanted; and what one was told is done is in the
+// latest.
+func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
+	adds := func(k trace.Kind, list string) trace.Record {
+		r := trace.Fault{Kind: trace.ListChange, Node: 2}.Record(k, []string{"n0", "n1", "n2", "n3"})
+		r.Value = list
+		return r
+	}
+	shows := func(node, gen, list string) trace.Record {
+		return trace.Record{Kind: trace.Listed, Node: node, Text: gen, Value: list}
+	}
+	first, second := shows("n0", "0", "n0 n1"), shows("n0", "1", "n0 n1 n2")
+	begins, done := adds(trace.Broke, "0 1"), adds(trace.Mended, "0 1 2")
+	for name, c := range map[string]struct {
+		records []trace.Record
+		breaks  trace.Rule // empty: none
+	}{
+		"one is added":                         {[]trace.Record{first, begins, second, done}, ""},
+		"one that nobody wanted":               {[]trace.Record{first, second}, trace.WrongList},
+		"two at once":                          {[]trace.Record{first, begins, shows("n0", "1", "n0 n2")}, trace.WrongList},
+		"two lists of a generation":            {[]trace.Record{first, begins, second, shows("n1", "1", "n0 n1 n3")}, trace.WrongList},
+		"a node that is behind":                {[]trace.Record{first, begins, second, shows("n1", "0", "n0 n1"), done}, ""},
+		"told done, and it is not":             {[]trace.Record{first, begins, done}, trace.WrongList},
+		"not done, and nobody is told":         {[]trace.Record{first, begins, adds(trace.Mended, "0 1")}, ""},
+		"told done, where nobody sees records": {[]trace.Record{begins, done}, ""},
+		"no generation":                        {[]trace.Record{shows("n0", "x", "n0")}, trace.Malformed},
+	} {
+		for i := range c.records {
+			c.records[i].At = time.Duration(i) * time.Millisecond
+		}
+		v := trace.Judge{}.Judge(c.records)
+		if c.breaks == "" && len(v.Violations) > 0 || c.breaks != "" && (len(v.Violations) != 1 || v.Violations[0].Rule != c.breaks) {
+			t.Errorf("%s: got %v; want %q", name, v.Violations, c.breaks)
+		}
+	}
+}
