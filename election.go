@@ -113,13 +113,13 @@ type Leader struct {
 	Held bool
 }
 
-// Observe yields who leads an election, at first and at every change: who holds the lock
-// of that name, by Campaign or otherwise. While nobody does, Held is false: of a name that
-// nobody ever held, and of one that is shared (WithShared), which nobody leads. Nodes are looked at once a second, in one call
-// for up to 250 names that this Locker observes, and at once where a leader says that it
-// was elected or has resigned. That word is never believed alone. A leader is yielded
-// once a quorum of the nodes that vote has shown its hold at one moment, which is never
-// longer ago than two seconds.
+// Observe yields who leads an election, at first and at every change: who holds the lock of that name, by
+// Campaign or otherwise. While nobody does, Held is false: of a name that nobody ever held, and of one
+// that is shared (WithShared), which nobody leads. Nodes are looked at once a second, in one call for up
+// to 250 names that this Locker observes, and at once where a leader says that it was elected or has
+// resigned. That word is never believed alone. A leader is yielded once a quorum of the nodes that vote
+// has shown its hold at one moment, which is never longer ago than two seconds. While the list of nodes
+// changes, a Locker with the shorter list may yield an attempt that lacked a quorum of the longer one.
 //
 // What was seen may have ended since: decide nothing by it that a token does not check.
 // A leader that died is seen for as long as the nodes keep its lease. A reign of less than

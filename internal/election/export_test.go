@@ -5,14 +5,14 @@ import "github.com/quorumkit/redlock/internal/clock"
 // What the search puts into states, and takes out of them.
 
 // Set makes up what was seen of node i.
-func (v *View) Set(i int, r Reading, first, last clock.Instant) {
-	v.nodes[i] = sight{r, first, last, nil}
+func (v *View) Set(i int, r Reading, first, last clock.Instant, lists ...[]int) {
+	v.nodes[i] = sight{r, first, last, lists}
 }
 
-// Sight is what was seen of node i.
-func (v *View) Sight(i int) (r Reading, first, last clock.Instant) {
+// Sight is what was seen of node i, and by how many lists it votes.
+func (v *View) Sight(i int) (r Reading, first, last clock.Instant, lists int) {
 	s := v.nodes[i]
-	return s.Reading, s.first, s.last
+	return s.Reading, s.first, s.last, len(s.lists)
 }
 
 // SetHint makes up what node i passed on.

@@ -15,6 +15,7 @@ var (
 	errStale   = errors.New("told of a leader whose value no quorum has had for longer than two seconds")
 	errVacancy = errors.New("told that nobody leads, while one has been on a quorum for longer than two seconds")
 	errToken   = errors.New("told of a token that is not the leader's")
+	errTwo     = errors.New("two lead at once")
 	errSettled = errors.New("when all has settled, the observer is not told what is")
 )
 
@@ -33,6 +34,7 @@ const (
 	oneFreeIsVacant         // a node that has nothing is enough
 	tokenOfOne              // the token is believed that one node passes on
 	neverVacant             // a name on which no quorum agrees stays as it is
+	goesByOneList           // what may be on a quorum by another list than the observer's is not looked at
 )
 
 // system is the owners, the nodes and the observer.
@@ -43,6 +45,7 @@ type system struct {
 	blind   bool  // it is not asked whether all settles
 	looks   uint8 // at each node at most; 0: no bound, and none for the time
 	ticks   uint8 // at most; no hint comes then
+	rules   rules // three nodes if they do not say
 	mistake mistake
 }
 
@@ -61,6 +64,7 @@ const (
 	stepHint
 	stepForge
 	stepTell
+	stepForce
 )
 
 func (sys *system) Init() state {
@@ -68,6 +72,9 @@ func (sys *system) Init() state {
 	for k := range s.held {
 		s.held[k] = never
 	}
+	s.rules = sys.rules
+	s.rules.short = max(s.rules.short, few)
+	s.rules.observes = max(s.rules.observes, s.rules.short)
 	return s
 }
 
@@ -84,7 +91,9 @@ func (sys *system) Describe(st search.Step) string {
 	case stepTick:
 		return "half of what is stale goes by"
 	case stepBegin:
-		return "an owner asks all nodes: " + names[st.A]
+		return fmt.Sprintf("an owner asks the first %d nodes: %s", st.B, names[st.A])
+	case stepForce:
+		return fmt.Sprintf("the list after the change is in force on node %d", st.A)
 	case stepTell:
 		return "the observer is told"
 	case stepGiveUp:
@@ -124,18 +133,24 @@ func (sys *system) Next(s state, yield func(search.Step, state)) {
 		})
 	}
 	do(stepTell, 0, 0, sys.tell)
-	if s.begun < sys.owners {
-		do(stepBegin, s.begun+1, 0, func(n *state) {
+	for list := s.rules.short; s.begun < sys.owners && (list == s.rules.short || list == s.rules.long() && s.rules.change != stays); list++ {
+		do(stepBegin, s.begun+1, list, func(n *state) {
 			n.begun++
-			for i := range n.key {
+			n.list[n.begun] = list
+			for i := range list {
 				n.sent[n.begun][i].acquire = true
 			}
 		})
 	}
+	for i := range s.rules.long() {
+		if s.rules.change != stays && !s.inForce[i] {
+			do(stepForce, i, 0, func(n *state) { n.inForce[i] = true })
+		}
+	}
 	for k := uint8(1); k <= s.begun; k++ {
 		sys.ofOwner(&s, k, do)
 	}
-	for i := range uint8(nodes) {
+	for i := range s.rules.observes {
 		sys.ofLook(&s, i, do)
 	}
 }
@@ -143,10 +158,10 @@ func (sys *system) Next(s state, yield func(search.Step, state)) {
 // ofOwner is what an owner and its commands may do.
 func (sys *system) ofOwner(s *state, k uint8, do func(kind, a, b uint8, f func(n *state))) {
 	resigned := false
-	for i := range uint8(nodes) {
+	for i := range s.list[k] {
 		c := s.sent[k][i]
 		resigned = resigned || c.release || c.buried
-		if c.acquire && s.key[i] == 0 {
+		if c.acquire && s.key[i] == 0 && s.votes(i, s.list[k]) {
 			do(stepAcquire, i, k, func(n *state) {
 				n.sent[k][i].acquire = false
 				if !c.buried {
@@ -165,10 +180,10 @@ func (sys *system) ofOwner(s *state, k uint8, do func(kind, a, b uint8, f func(n
 		if s.key[i] == k {
 			do(stepExpire, i, k, func(n *state) { n.put(i, 0) })
 		}
-		if s.key[i] == 0 && !c.acquire && !c.release && !c.buried && s.on(k) >= quorum.Size(nodes) {
+		if s.key[i] == 0 && !c.acquire && !c.release && !c.buried && s.leads(k) && s.votes(i, s.list[k]) {
 			do(stepReseed, i, k, func(n *state) { n.put(i, k) })
 		}
-		if s.won[k] && sys.looks == 0 {
+		if s.won[k] && sys.looks == 0 && i < s.rules.observes {
 			do(stepHint, i, k, func(n *state) { sys.hint(n, i, hinted{k, k}) })
 		}
 		if sys.forges && i == 0 {
@@ -177,7 +192,7 @@ func (sys *system) ofOwner(s *state, k uint8, do func(kind, a, b uint8, f func(n
 	}
 	if !resigned {
 		do(stepGiveUp, k, 0, func(n *state) {
-			for i := range n.key {
+			for i := range n.list[k] {
 				n.sent[k][i].release = true
 			}
 		})
@@ -191,19 +206,22 @@ func (sys *system) ofLook(s *state, i uint8, do func(kind, a, b uint8, f func(n 
 		if sys.looks > 0 && s.looked[i] == sys.looks {
 			return
 		}
+		if !s.answers(i) {
+			return // it is blank
+		}
 		do(stepLook, i, 0, func(n *state) {
 			n.glances[i] = glance{phase: 1}
 			if sys.looks > 0 { // it is made at once, and only its reply takes long
-				n.glances[i] = glance{phase: 2, shows: n.key[i]}
+				n.glances[i] = glance{phase: 2, shows: n.key[i], lists: n.lists(i)}
 				n.looked[i]++
 			}
 		})
 	case 1:
-		do(stepRead, i, 0, func(n *state) { n.glances[i] = glance{2, g.age, n.key[i]} })
+		do(stepRead, i, 0, func(n *state) { n.glances[i] = glance{2, g.age, n.key[i], n.lists(i)} })
 	case 2:
 		do(stepAnswer, i, 0, func(n *state) {
 			v := n.view()
-			sys.answer(v, int(i), reading(g.shows), instant(g.age))
+			sys.answer(v, int(i), reading(g.shows), instant(g.age), n.rules.lists(g.lists)...)
 			n.keep(v)
 			n.glances[i] = glance{}
 		})
@@ -213,15 +231,17 @@ func (sys *system) ofLook(s *state, i uint8, do func(kind, a, b uint8, f func(n 
 	}
 }
 
-func (sys *system) answer(v *election.View, i int, r election.Reading, sent clock.Instant) {
+func (sys *system) answer(v *election.View, i int, r election.Reading, sent clock.Instant, lists ...[]int) {
 	received := now
 	switch sys.mistake { //nolint:exhaustive // of the others, no rule here is broken
 	case countsReplies:
 		sent = received
 	case sameMoment:
 		received = received.Add(-tick)
+	case goesByOneList:
+		lists = nil
 	}
-	v.Look(i, r, sent, received)
+	v.Look(i, r, sent, received, lists...)
 }
 
 func (sys *system) hint(n *state, i uint8, h hinted) {
@@ -263,8 +283,8 @@ func (sys *system) tell(n *state) {
 
 // misjudge is what is told where a rule is broken.
 func (sys *system) misjudge(n *state, v *election.View, s election.Sight, changed bool) (election.Sight, bool) {
-	counts, missing := [owners + 1]int{}, 0
-	for _, g := range n.seen {
+	counts, missing, q := [owners + 1]int{}, 0, quorum.Size(int(n.rules.observes))
+	for _, g := range n.seen[:n.rules.observes] {
 		if g.any && g.last <= staleTicks {
 			counts[g.owner]++
 		} else {
@@ -276,9 +296,9 @@ func (sys *system) misjudge(n *state, v *election.View, s election.Sight, change
 	case believesOne:
 		least = 1
 	case believesOneLook:
-		least = quorum.Size(nodes)
+		least = q
 	case missingIsFree:
-		if counts[0]+missing >= quorum.Size(nodes) {
+		if counts[0]+missing >= q {
 			return election.Sight{State: election.Vacant}, true
 		}
 	case oneFreeIsVacant:
@@ -286,7 +306,7 @@ func (sys *system) misjudge(n *state, v *election.View, s election.Sight, change
 			return election.Sight{State: election.Vacant}, true
 		}
 	case neverVacant:
-		return s, changed && (s.State != election.Vacant || counts[0] >= quorum.Size(nodes))
+		return s, changed && (s.State != election.Vacant || counts[0] >= q)
 	}
 	for k := owners; k > 0 && least > 0; k-- {
 		if counts[k] >= least {
@@ -310,13 +330,13 @@ func (s *state) lead(owner, token uint8) {
 // checkVacancy checks that nobody has led for long.
 func (s *state) checkVacancy() {
 	for k := uint8(1); k <= owners; k++ {
-		n := 0
-		for i, key := range s.key {
-			if key == k && s.stood[i] > staleTicks {
-				n++
+		standing := *s
+		for i := range standing.key {
+			if s.stood[i] <= staleTicks {
+				standing.key[i] = 0
 			}
 		}
-		if n >= quorum.Size(nodes) {
+		if standing.leads(k) {
 			s.broken = falseVacancy
 		}
 	}
@@ -330,6 +350,8 @@ func (sys *system) Check(s state) error {
 		return errVacancy
 	case falseToken:
 		return errToken
+	case twoLeaders:
+		return errTwo
 	case nothing:
 	}
 	if sys.blind || !s.sampled() {
@@ -354,17 +376,37 @@ func (s *state) sampled() bool {
 	return h>>16%64 == 0
 }
 
-// settles lets nothing change any more on the nodes, while looks and hints arrive: the
-// observer must then be told the true state.
-func (sys *system) settles(s state) error {
-	s.glances = [nodes]glance{}
-	leader := uint8(0)
-	for k := uint8(1); k <= s.begun; k++ {
-		if s.on(k) >= quorum.Size(nodes) {
-			leader = k
+// open tells whether an owner may be on a quorum, as far as the nodes that answer say: of the
+// observer's list, or of one that they vote by.
+func (s *state) open(owner uint8) bool {
+	for list := s.rules.short; list == s.rules.short || list == s.rules.long() && s.rules.change != stays; list++ {
+		n, known := 0, list == s.rules.observes
+		for i := range s.rules.long() {
+			answers := i < s.rules.observes && s.answers(i)
+			known = known || answers && s.votes(i, list)
+			if i < list && (!answers || s.key[i] == owner) {
+				n++
+			}
+		}
+		if known && n >= quorum.Size(int(list)) {
+			return true
 		}
 	}
-	for i := range uint8(nodes) {
+	return false
+}
+
+// settles lets nothing change any more on the nodes, while looks and hints arrive: the
+// observer must then be told the true state, as far as it is one by its list.
+func (sys *system) settles(s state) error {
+	s.glances = [most]glance{}
+	leader, open := uint8(0), false
+	for k := uint8(1); k <= s.begun; k++ {
+		if s.on(k, s.rules.observes) {
+			leader = k
+		}
+		open = open || s.open(k)
+	}
+	for i := range s.rules.observes {
 		if leader != 0 {
 			sys.hint(&s, i, hinted{leader, leader})
 		}
@@ -372,8 +414,10 @@ func (sys *system) settles(s state) error {
 	for range old + 1 {
 		s.age()
 		v := s.view()
-		for i, k := range s.key {
-			sys.answer(v, i, reading(k), now)
+		for i, k := range s.key[:s.rules.observes] {
+			if s.answers(uint8(i)) {
+				sys.answer(v, i, reading(k), now, s.rules.lists(s.lists(uint8(i)))...)
+			}
 		}
 		s.keep(v)
 		sys.tell(&s)
@@ -381,7 +425,7 @@ func (sys *system) settles(s state) error {
 	switch {
 	case s.broken != nothing:
 		return fmt.Errorf("%w: on the way there it is broken: %d", errSettled, s.broken)
-	case leader == 0 && s.told.state == uint8(election.Vacant), leader != 0 && s.told == told{true, uint8(election.Led), leader, leader}:
+	case leader == 0 && !open && s.told.state == uint8(election.Vacant), leader == 0 && open && s.told.state == uint8(election.Unknown), leader != 0 && s.told == told{true, uint8(election.Led), leader, leader}:
 		return nil
 	case leader != 0 && slices.Contains(s.won[leader+1:], true) && s.told == told{true, uint8(election.Led), leader, 0}:
 		return nil // a later one was hinted, which here may win before: numbers are not given by the nodes

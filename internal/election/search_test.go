@@ -31,9 +31,21 @@ func TestSearchElectionRandom(t *testing.T) {
 		{"two owners", system{owners: 2}},
 		{"two owners, looks get lost", system{owners: 2, lost: true}},
 		{"three owners, all at once", system{owners: 3, lost: true, forges: true}},
+		{"three nodes grow, the observer has the list before", system{owners: 2, lost: true, rules: rules{change: grows, observes: 3}}},
+		{"three nodes grow, the observer has the next list", system{owners: 2, lost: true, rules: rules{change: grows, observes: 4, strict: true}}},
+		{"four nodes grow, the observer has the list before", system{owners: 2, lost: true, rules: rules{change: grows, short: 4, observes: 4, strict: true}}},
+		{"four nodes grow, the observer has the next list", system{owners: 3, forges: true, rules: rules{change: grows, short: 4, observes: 5, strict: true}}},
+		{"four nodes shrink, the observer has the list before", system{owners: 2, lost: true, rules: rules{change: shrinks, observes: 4, strict: true}}},
+		{"four nodes shrink, the observer has the next list", system{owners: 3, lost: true, rules: rules{change: shrinks, observes: 3}}},
+		{"five nodes shrink, the observer has the list before", system{owners: 2, lost: true, rules: rules{change: shrinks, short: 4, observes: 5, strict: true}}},
+		{"five nodes shrink, the observer has the next list", system{owners: 2, lost: true, rules: rules{change: shrinks, short: 4, observes: 4, strict: true}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			walks := walks
+			if c.sys.rules.change != stays {
+				walks /= 8 // they are many
+			}
 			r := search.Walk(&c.sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 200})
 			t.Log(r)
 			if err := r.Err(); err != nil {
@@ -43,9 +55,9 @@ func TestSearchElectionRandom(t *testing.T) {
 	}
 }
 
-// few is one owner, and so many looks at each node, of which every reply may take long,
+// little is one owner, and so many looks at each node, of which every reply may take long,
 // within two moments.
-func few(looks uint8, m mistake) system {
+func little(looks uint8, m mistake) system {
 	return system{owners: 1, looks: looks, ticks: 1, blind: true, mistake: m}
 }
 
@@ -59,7 +71,7 @@ func TestSearchElectionClosed(t *testing.T) {
 		looks = append(looks, 2)
 	}
 	for _, n := range looks {
-		sys := few(n, none)
+		sys := little(n, none)
 		r := search.Closed(&sys, search.Options{})
 		t.Logf("%d looks at each node: %v", n, r)
 		if r.Trace != nil || !r.Closed {
@@ -79,7 +91,7 @@ func TestSearchElectionClosed(t *testing.T) {
 		if c.looks > 1 && testkit.UnderRace {
 			continue // without it as well
 		}
-		sys := few(c.looks, c.mistake)
+		sys := little(c.looks, c.mistake)
 		r := search.Closed(&sys, search.Options{})
 		t.Logf("%s: %v", c.name, r)
 		if r.Trace == nil || !errors.Is(r.Trace.Err, errStale) {
@@ -107,6 +119,11 @@ func TestSearchElectionCatches(t *testing.T) {
 		{"one node that has nothing is believed", system{owners: 2, mistake: oneFreeIsVacant}, []error{errVacancy}, 350},
 		{"one node's token is believed", system{owners: 2, forges: true, mistake: tokenOfOne}, []error{errToken}, 1},
 		{"who split the nodes is waited for", system{owners: 3, mistake: neverVacant}, []error{errSettled}, 1},
+		{"only the next list is gone by", system{owners: 2, mistake: goesByOneList, rules: rules{change: grows, observes: 4}}, []error{errVacancy}, 620},
+		{"only the list before is gone by", system{owners: 2, mistake: goesByOneList, rules: rules{change: grows, short: 4, observes: 4}}, []error{errVacancy}, 6080},
+		{"half of the longer list elect", system{owners: 2, rules: rules{change: grows, lax: true}}, []error{errTwo}, 1},
+		// A limit that SAFETY.md states, and no mistake.
+		{"of three nodes, two have what is on a quorum of four", system{owners: 2, rules: rules{change: grows, observes: 3, strict: true}}, []error{errStale}, 3320},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,7 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 	begins, done := adds(trace.Broke, "0 1"), adds(trace.Mended, "0 1 2")
 	for name, c := range map[string]struct {
 		records []trace.Record
-		breaks  trace.Rule // empty: none
+		breaks  trace.Rule // empty if none is broken
 	}{
 		"one is added":                         {[]trace.Record{first, begins, second, done}, ""},
 		"one that nobody wanted":               {[]trace.Record{first, second}, trace.WrongList},
