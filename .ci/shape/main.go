@@ -39,19 +39,18 @@ type bar struct {
 // lab's changes of the list (chaos/listchange.go), and for tests of what is named above; 70 words for users.
 // The evidence was raised by 600 words for the search of changes of the list, and its decision;
 // by 250 for what was added to it, and for one run of all measurements, with 210 lines of tests, and 19 of bench for the workload grown.
-// Lines of tests were raised by 40 for a change that names clients of the list before.
-// The lines were raised by 200, of tests by 84, of the root by 5, for messages: the right that
-// is missing, what join and revoke wait for, and the next step for new nodes.
-// The lines were raised by 150, 60 of them at the root, and those of tests by 225, for a change that
-// names clients of the list before, and for rounds that may last as long as a MaxTTL that was raised.
+// The lines were raised by 525, 64 of them at the root, and those of tests by 575: for messages
+// (the right that is missing, what a command waits for, the next step for new nodes), a change that
+// names clients of the list before, two operators in drawn plans, lists in the search of
+// elections, and the load under which operators are killed.
 var bars = []bar{
-	{"lines of Go outside tests", 65507, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 65832, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 85834, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 86325, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
-	{"lines of the root", 5105, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root", 5164, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
 	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
 	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
 	{"methods of Node", 45, 0, func(*tree) int { return methods("internal/node", "Node") }},
