@@ -5,11 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/redlocktest"
 )
+
+// Of docs/GETTING-STARTED.md.
+func TestWorkEndsWhenItsLockIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in virtual time a lease takes none
+		nodes := redlocktest.Start(t, 3)
+		locker, err := redlock.New(nodes.Clients(), redlock.WithNodeNames(nodes.Names()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		err = locker.Do(t.Context(), "orders/42", func(ctx context.Context, _ *redlock.Lock) error {
+			nodes.Node(0).Hang()
+			nodes.Node(1).Hang()
+			<-ctx.Done() // your work
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, redlock.ErrLost) {
+			t.Errorf("got %v; want ErrLost", err)
+		}
+	})
+}
 
 func ExampleLock_Resource() {
 	nodes := fiveNodes()

@@ -64,7 +64,7 @@ var (
 	// shared hold: it keeps no number for those.
 	ErrShared = errors.New("the guard takes no shared tokens")
 	// ErrNoTable is returned when the guard's table is missing: see SQL.Migrate.
-	ErrNoTable = errors.New("the table of tokens is missing")
+	ErrNoTable = errors.New("the table of tokens is missing (Migrate makes it)")
 	// ErrBadTable is returned when the guard's table is there, and cannot guard:
 	// see SQL.Migrate. A guard with WithShared returns it also where the columns of
 	// shared tokens are missing.
