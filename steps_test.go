@@ -3,11 +3,16 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
@@ -401,4 +406,56 @@ func TestAStepWhileTheLockerWasIdleIsNotSeenWithoutTheWatch(t *testing.T) {
 			t.Errorf("got %v reported, and %v; want nothing reported and the lock held", got, lock.Err())
 		}
 	})
+}
+
+// A limit: a new client believes clocks that have just jumped, and a holder that is cut off
+// learns nothing of them.
+func TestTwoHoldWhereAQuorumJumpedUntilTheFirstHears(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := redlocktest.Start(t, 5)
+			var clients []redis.UniversalClient
+			var dead atomic.Bool
+			for _, n := range nodes.Nodes() {
+				o := n.Options()
+				o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+					c, err := n.Dial(ctx)
+					return wire{c, &dead}, err
+				}
+				c := redis.NewClient(o)
+				defer c.Close()
+				clients = append(clients, c)
+			}
+			first := mustAcquire(t, lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...)), "orders/42")
+			time.Sleep(time.Second)
+			dead.Store(cut)
+			for _, n := range nodes.Nodes()[:3] {
+				n.Miniredis().SetTime(time.Now().Add(time.Minute))
+			}
+			began := time.Now()
+			mustAcquire(t, separateLocker(t, nodes), "orders/42")
+			if err := first.Err(); err != nil {
+				t.Fatalf("cut %v: %v; want two holders, or this test shows nothing", cut, err)
+			}
+			left := first.Remaining()
+			<-first.Done()
+			both := time.Since(began)
+			if most := 300 * time.Millisecond; !cut && both > most || cut && (both < left-time.Second || both > left) {
+				t.Errorf("cut %v: two held for %v, with %v of validity left: %v", cut, both, left, first.Err())
+			}
+		})
+	}
+}
+
+// wire is a connection that is dead once it is cut.
+type wire struct {
+	net.Conn
+	cut *atomic.Bool
+}
+
+func (w wire) Write(b []byte) (int, error) {
+	if w.cut.Load() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return w.Conn.Write(b)
 }

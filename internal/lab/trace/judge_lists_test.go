@@ -32,6 +32,7 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 		"told done, and it is not":             {[]trace.Record{first, begins, done}, trace.WrongList},
 		"not done, and nobody is told":         {[]trace.Record{first, begins, adds(trace.Mended, "0 1")}, ""},
 		"told done, where nobody sees records": {[]trace.Record{begins, done}, ""},
+		"a retired node is replaced":           {[]trace.Record{first, shows("n0", "0", "n0 n3")}, ""},
 		"no generation":                        {[]trace.Record{shows("n0", "x", "n0")}, trace.Malformed},
 	} {
 		for i := range c.records {

@@ -40,6 +40,8 @@ func (t *trial) listed(r Record) {
 	switch {
 	case err != nil:
 		t.found(Malformed, r.At, "", "a list of generation %q", r.Text)
+	case gen == 0: // a retired node may be replaced
+		l.of[gen] = names
 	case known == nil:
 		l.of[gen], l.latest = names, max(l.latest, gen)
 		other := differ(names, before)
