@@ -46,7 +46,7 @@ type bar struct {
 // names clients of the list before, two operators in drawn plans, lists in the search of
 // elections, and the load under which operators are killed.
 var bars = []bar{
-	{"lines of Go outside tests", 65833, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 65835, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
 	{"lines of Go tests", 86407, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
