@@ -81,6 +81,9 @@ func exists(t *testing.T, command string) error {
 	for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
 		words = words[1:]
 	}
+	if words[0] == "redlock" { // installed
+		words = append([]string{"go", "run", "./cmd/redlock"}, words[1:]...)
+	}
 	switch {
 	case len(words) == 3 && slices.Equal(words[:2], []string{"go", "run"}):
 		if words[2] == "." {

@@ -40,7 +40,7 @@ func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 			continue
 		}
 		ran++
-		line := strings.NewReplacer("COMMAND", "exec", "KEY", "orders/42", "ADDR", addr).Replace(text)
+		line := strings.NewReplacer("COMMAND", "exec", "KEY", "orders/42", "ADDR", addr, "-- CMD", "-- true").Replace(text)
 		if strings.HasPrefix(line, "bench") {
 			line += " --duration 100ms"
 		}
