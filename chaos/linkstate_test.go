@@ -259,6 +259,49 @@ func TestAClientPausedAtTheRepliesReadsThemLater(t *testing.T) {
 	})
 }
 
+// A fault of all clients is of one that connects while it stands, too, even if none was there
+// as it began; mended, it is gone from both. One that is over leaves nothing behind.
+func TestAFaultOfAllClientsIsOfThoseThatComeLater(t *testing.T) {
+	onStages(t, 2, func(t *testing.T, stage chaos.Stage, ann, _ []redis.UniversalClient) {
+		t.Helper()
+		slow := chaos.Fault{Kind: chaos.Slow, Node: chaos.Everything, Delay: 40 * time.Millisecond}
+		suspend := chaos.Fault{Kind: chaos.Suspend}
+		other := chaos.Fault{Kind: chaos.OtherList, Node: 0, To: 1}
+		late := func(c redis.UniversalClient) bool {
+			start := time.Now()
+			testkit.Must(t, c.Ping(t.Context()).Err())
+			return time.Since(start) >= 80*time.Millisecond
+		}
+		testkit.Must(t, stage.Break(slow))
+		carol := connect(t, stage, "carol")
+		if !late(ann[0]) || !late(carol[0]) || !late(carol[1]) {
+			t.Error("got a reply in time from a link that is slow")
+		}
+		testkit.Must(t, stage.Mend(slow))
+		if late(ann[0]) && !onReal(t) || late(carol[0]) && !onReal(t) {
+			t.Error("got a late reply, mended")
+		}
+		testkit.Must(t, stage.Break(suspend))
+		dave := connect(t, stage, "dave")
+		if err := dave[1].Ping(quickly(t)).Err(); err == nil {
+			t.Error("got a reply while all clients are suspended")
+		}
+		testkit.Must(t, stage.Mend(suspend))
+		testkit.Must(t, stage.Break(other))
+		erin := connect(t, stage, "erin")
+		set(t, erin[0], "k", "there")
+		shows(t, erin[1], "k", "there")
+		testkit.Must(t, stage.Mend(other))
+		shows(t, erin[0], "k", "")
+		shows(t, connect(t, stage, "frank")[0], "k", "")
+	})
+	stage := openVirtual(t, 1, 1)
+	testkit.Must(t, stage.Break(chaos.Fault{Kind: chaos.CutReplies}))
+	if err := connect(t, stage, "ann")[0].Ping(quickly(t)).Err(); err == nil {
+		t.Error("got a reply over a link that was cut before there was any client")
+	}
+}
+
 // What is due on two connections is due at two instants: at one, which is first
 // would be drawn, and the same seed would give two traces. Here it is what fifteen
 // clients learn that ask at one instant: nothing in time, or a refusal.

@@ -55,7 +55,9 @@ func (r *realStage) Connect(client string) ([]redis.UniversalClient, error) {
 		if err != nil {
 			return nil, fmt.Errorf("chaos: connect %q: %w", client, err)
 		}
-		r.links[client] = append(r.links[client], l)
+		if err := r.addLocked(client, l); err != nil {
+			return nil, err
+		}
 		c := redis.NewClient(opts)
 		clients, r.clients = append(clients, c), append(r.clients, c)
 		if i == 0 {

@@ -47,10 +47,11 @@ type machinery[N stageNode, L stageLink] struct {
 
 	nodes []N
 
-	mu      sync.Mutex     // guards the rest
-	links   map[string][]L // by client
-	clients []*redis.Client
-	closed  bool
+	mu       sync.Mutex     // guards the rest
+	links    map[string][]L // by client
+	standing linkFaults     // of all clients: a link that is added later has them, too
+	clients  []*redis.Client
+	closed   bool
 }
 
 // stageNode is a node that can be broken.
@@ -125,8 +126,13 @@ func (m *machinery[N, L]) changeClient(f Fault, broken bool) error {
 
 // changeLinks breaks or mends the links that the fault names.
 func (m *machinery[N, L]) changeLinks(f Fault, broken bool) error {
-	links := m.linksOf(f.Client, f.Node)
-	if len(links) == 0 {
+	m.mu.Lock()
+	if f.Client == "" && f.Kind.Lasts() {
+		m.standing.change(f, broken)
+	}
+	links := m.linksLocked(f.Client, f.Node)
+	m.mu.Unlock()
+	if len(links) == 0 && f.Client != "" {
 		return noSuch(f)
 	}
 	var errs []error
@@ -136,10 +142,27 @@ func (m *machinery[N, L]) changeLinks(f Fault, broken bool) error {
 	return errors.Join(errs...)
 }
 
+// addLocked adds the link of a client to its next node.
+func (m *machinery[N, L]) addLocked(client string, l L) error {
+	node := len(m.links[client])
+	m.links[client] = append(m.links[client], l)
+	var errs []error
+	for _, f := range m.standing {
+		if f.Node == Everything || f.Node == node {
+			errs = append(errs, l.change(f, true))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // linksOf are the links between a client, or all, and a node, or all.
 func (m *machinery[N, L]) linksOf(client string, node int) []L {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.linksLocked(client, node)
+}
+
+func (m *machinery[N, L]) linksLocked(client string, node int) []L {
 	var links []L
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
 		for i, l := range m.links[name] {
@@ -376,7 +399,8 @@ type wallStep struct {
 	firsts []*redis.Client
 }
 
-// has notes the first of a client's nodes, by which its library is known.
+// has notes the first of a client's nodes, by which its library is known, and sets its clock
+// by the steps of all clients that are not mended.
 func (w *wallClocks) has(client string, first *redis.Client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -385,10 +409,15 @@ func (w *wallClocks) has(client string, first *redis.Client) {
 	}
 	w.first[client] = first
 	clock.KeepWall(first)
+	for i := range w.steps {
+		if s := &w.steps[i]; s.fault.Client == "" {
+			s.firsts = append(s.firsts, first)
+			clock.StepWall(first, s.fault.Delay)
+		}
+	}
 }
 
-// set begins a fault of a wall clock, or mends it: of those clients that it befell, and not
-// of one that has come since.
+// set begins a fault of a wall clock, or mends it: of those clients that it befell.
 func (w *wallClocks) set(f Fault, broken bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -398,7 +427,7 @@ func (w *wallClocks) set(f Fault, broken bool) error {
 			firsts = append(firsts, first)
 		}
 	}
-	if len(firsts) == 0 {
+	if len(firsts) == 0 && f.Client != "" {
 		return noSuch(f)
 	}
 	by := f.Delay

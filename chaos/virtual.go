@@ -101,7 +101,9 @@ func (v *virtual) Connect(client string) ([]redis.UniversalClient, error) {
 		c := redis.NewClient(v.options(node, l))
 		chance.Sow(c, v.seed)
 		clients, v.clients = append(clients, c), append(v.clients, c)
-		v.links[client] = append(v.links[client], l)
+		if err := v.addLocked(client, l); err != nil {
+			return nil, err
+		}
 		if i == 0 {
 			v.walls.has(client, c)
 		}
@@ -133,7 +135,9 @@ func (v *virtual) connectAside(client string) ([]redis.UniversalClient, error) {
 		l := newVirtualLink(asidePlace-i, uint64(i)+1, v.nodes, i)
 		c := redis.NewClient(v.options(node, l))
 		clients, v.clients = append(clients, c), append(v.clients, c)
-		v.links[client] = append(v.links[client], l)
+		if err := v.addLocked(client, l); err != nil {
+			return nil, err
+		}
 	}
 	return clients, nil
 }

@@ -194,8 +194,8 @@ const Everything = trace.Everything
 // Fault is something that is broken at a time and mended later. Its fields are Kind, a
 // [Break]; At, since the run began, and For, how long until it is mended; Node, an int, the
 // index of the node or of the link's, from 0, or [Everything]; Client, of the link, Pause,
-// Suspend or WallClock, "client-0" and on in a plan, empty for all clients; Key, of Delete and
-// Evict; Delay, of Slow, Jitter, Reorder, Twice, Step, WallClock and, a second, Drift; To, of
+// Suspend or WallClock, "client-0" and on in a plan, empty for all clients, those that connect
+// before it is mended too; Key, of Delete and Evict; Delay, of Slow, Jitter, Reorder, Twice, Step, WallClock and, a second, Drift; To, of
 // OtherList, an index too; and Where, a [Moment], of Pause, AtWrite if empty.
 type Fault = trace.Fault
 
