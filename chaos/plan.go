@@ -132,7 +132,28 @@ func (p *Plan) validate() error {
 	case p.Lease <= 0 || p.For <= 0 || p.MaxTTL < p.Lease:
 		return fmt.Errorf("chaos: plan: a lease of %v, a length of %v, a MaxTTL of %v: give positive ones, MaxTTL the larger", p.Lease, p.For, p.MaxTTL)
 	}
+	for _, f := range p.Faults {
+		if wrong := p.idle(f); wrong != "" {
+			return fmt.Errorf("chaos: plan: %v: %s", f, wrong)
+		}
+	}
 	return nil
+}
+
+// idle says why a fault can befall nobody in the plan, and what to give instead; empty: it can.
+func (p *Plan) idle(f Fault) string {
+	delays := slices.Contains([]Break{Slow, Jitter, Reorder, Step, Drift, WallClock}, f.Kind)
+	switch {
+	case f.Unknown(p.Nodes):
+		return fmt.Sprintf("there is no such node or moment: give a node of 0 to %d, and a moment of its kind", p.Nodes-1)
+	case f.Client != "" && !p.has(f.Client):
+		return fmt.Sprintf("there is no such client: give one of client-0 to %s, or none for all", clientName(p.Clients-1))
+	case delays && f.Delay == 0:
+		return "without a Delay it does nothing: give one"
+	case f.At < 0 || f.At >= p.For:
+		return fmt.Sprintf("at %v the plan does not run: give an At from 0 to below %v", f.At, p.For)
+	}
+	return ""
 }
 
 // clientProfile is what the clients of a plan do seldom: once in so many times. 0: never.

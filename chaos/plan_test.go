@@ -225,6 +225,37 @@ func TestAPlanIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// A fault that could befall nobody is refused before anything is played, and what to give
+// instead is said.
+func TestAFaultThatBefallsNobodyIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		fault chaos.Fault
+		says  string
+	}{
+		{chaos.Fault{Kind: chaos.Crash, Node: 7}, "crash of node 7: there is no such node or moment: give a node of 0 to 4, and"},
+		{chaos.Fault{Kind: chaos.OtherList, To: 5}, "give a node of 0 to 4"},
+		{chaos.Fault{Kind: chaos.Pause, Where: "lunch"}, "pause of all clients at lunch: there is no such node or moment"},
+		{chaos.Fault{Kind: chaos.Pause, Client: "ann"}, "pause of ann: there is no such client: give one of client-0 to client-2, or none for all"},
+		{chaos.Fault{Kind: chaos.Step}, "clock step of node 0: without a Delay it does nothing: give one"},
+		{chaos.Fault{Kind: chaos.Slow}, "without a Delay"},
+		{chaos.Fault{Kind: chaos.Pause, At: 40 * time.Second}, "pause of all clients: at 40s the plan does not run: give an At from 0 to below 30s"},
+		{chaos.Fault{Kind: chaos.Stall, At: -1}, "give an At from 0"},
+	} {
+		p := chaos.NewPlan(1, 30*time.Second, chaos.Mix{Clients: 3, Kinds: []chaos.Break{chaos.Crash}})
+		p.Faults = append(p.Faults, c.fault)
+		stage := openVirtual(t, 1, p.Nodes)
+		if _, err := p.Play(stage, p.Redlock("redlock")); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: got %v; want %q", c.fault, err, c.says)
+		}
+		if _, err := stage.Connect("founder"); err != nil {
+			t.Errorf("%v: got %v; want nothing played", c.fault, err)
+		}
+		if _, err := chaos.ParsePlan(p.String()); err == nil {
+			t.Errorf("%v: got no error where the plan is parsed", c.fault)
+		}
+	}
+}
+
 // REDLOCK_CHAOS_PLAN repeats what a failed exploration printed.
 func TestRepeatAPlan(t *testing.T) {
 	text := os.Getenv("REDLOCK_CHAOS_PLAN")
