@@ -129,7 +129,7 @@ func TestLabPlaysWhoIsAskedFor(t *testing.T) {
 		{"amnesia-majority --protections on", []string{trace.NameRedlock}, true, ""},
 		{"amnesia-majority --protections clock-watch", []string{trace.NameWithoutMembership}, true, "two holders"},
 		{"amnesia-majority --contender textbook", []string{trace.NameTextbook}, true, "two holders"},
-		{"gc-pause --contender redlock,single-master --guard=false", []string{trace.NameRedlock, trace.NameSingle}, false, "stale write"},
+		{"gc-pause --contender redlock,single --guard=false", []string{trace.NameRedlock, trace.NameSingle}, false, "stale write"},
 		{"gc-pause --contender redlock --guard", []string{trace.NameRedlock}, true, ""},
 	} {
 		all := playedLines(t, run(t, append(append([]string{"play"}, strings.Fields(c.args)...), "--json")...))
@@ -261,7 +261,7 @@ func TestLabRefusesWhatItDoesNotKnow(t *testing.T) {
 		{"play gc-pause failover", 64, "one SCENARIO"},
 		{"play gc-pause --backend cloud", 64, "virtual, embedded, real"},
 		{"play gc-pause --protections luck", 64, "clock-watch"},
-		{"play gc-pause --contender mutex", 64, "textbook-redlock"},
+		{"play gc-pause --contender mutex", 64, "redlock-renewing, textbook, single"},
 		{"play gc-pause --contender single --protections off", 64, "--contender"},
 		{"play gc-pause --guard=perhaps", 64, "true or false"},
 		{"play gc-pause --seed x", 64, "seed"},

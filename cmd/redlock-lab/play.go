@@ -285,16 +285,16 @@ func (e *experiment) names(s chaos.Scenario) ([]string, error) {
 // contenderNamed finds a contender by a word of the command line.
 func contenderNamed(word string) (string, bool) {
 	for _, name := range trace.Contenders() {
-		if w := contenderWord(name); w == word || name == word || w == word+"-redlock" || w == word+"-master" {
+		if name == word || contenderWord(name) == word {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-// contenderWord is a contender's name as one word.
+// contenderWord is a contender's name as one word: of a plain lock, its first.
 func contenderWord(name string) string {
-	return strings.ToLower(strings.NewReplacer(", ", "-", " ", "-").Replace(name))
+	return strings.NewReplacer(" Redlock", "", " master", "", ", ", "-", " ", "-").Replace(name)
 }
 
 // contenderWords are the names that --contender takes.
