@@ -17,7 +17,7 @@ const againOf = "REDLOCK_CHAOS_AGAIN"
 // playTrail is the trace of a plan, as it is written.
 func playTrail(t *testing.T, p chaos.Plan) []byte {
 	t.Helper()
-	return trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	return trail(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records)
 }
 
 // Drawn plans in which clients wait in line. On a busy machine the scheduler stops a

@@ -39,13 +39,13 @@ func elected(records []chaos.Record) (led, sawOne, sawNobody int) {
 func TestClientsOfAPlanStandForAnElectionAndObserveIt(t *testing.T) {
 	testkit.Unraced(t)
 	p := electing(1)
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	led, one, nobody := elected(records)
 	if v := p.Judge().Judge(records); len(v.Violations) > 0 || led < 10 || one < 10 || nobody < 1 {
 		t.Errorf("got %v; %d reigns, %d sightings of a leader, %d of nobody; want some of each, and nothing broken", v, led, one, nobody)
 	}
 	p.Leads = 0
-	if led, one, nobody := elected(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); led+one+nobody > 0 {
+	if led, one, nobody := elected(chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records); led+one+nobody > 0 {
 		t.Errorf("without an election: got %d reigns, and %d and %d sightings; want none", led, one, nobody)
 	}
 }
@@ -57,7 +57,7 @@ func TestAKitWithoutElectionsLeadsAsItLocks(t *testing.T) {
 	records := chaos.PlayVirtual(t, p, chaos.Kit{Name: "own", Open: func(nodes []redis.UniversalClient, names []string) (chaos.Contender, error) {
 		c, err := own.Open(nodes, names)
 		return onlyAcquires{c}, err
-	}})
+	}}).Records
 	led, one, nobody := elected(records)
 	if v := p.Judge().Judge(records); len(v.Violations) > 0 || led < 5 || one+nobody > 0 {
 		t.Errorf("got %v; %d reigns, %d sightings; want some, and none", v, led, one+nobody)

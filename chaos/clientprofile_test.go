@@ -27,7 +27,7 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 	measure := func(p chaos.Plan) {
 		longest, least, most, burst, barging, bounded = 0, time.Hour, 0, 0, 0, 0
 		held, together := map[int64]time.Duration{}, map[time.Duration]int{}
-		records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+		records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 		for _, r := range records {
 			if r.Kind == trace.Asked {
 				if r.Barging {
@@ -71,7 +71,7 @@ func TestClientsHaveTheHabitsOfTheirPlan(t *testing.T) {
 func TestAPlainLockPlaysPlansWithHabits(t *testing.T) {
 	testkit.Unraced(t)
 	p := calm(true, chaos.Profile{Varied: 2, Bursts: 5, Barges: 3, Bounds: 3, Tries: 3, Does: 3, Reenters: 2, Reopens: 3})
-	if v := (trace.Judge{}).Judge(chaos.PlayVirtual(t, p, chaos.SingleMaster())); v.Won < 50 || v.Count(chaos.Malformed) > 0 {
+	if v := (trace.Judge{}).Judge(chaos.PlayVirtual(t, p, chaos.SingleMaster()).Records); v.Won < 50 || v.Count(chaos.Malformed) > 0 {
 		t.Errorf("got %v", v)
 	}
 }

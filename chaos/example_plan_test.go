@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func ExamplePlan() {
 	}
 	for _, kit := range []chaos.Kit{plan.Redlock("redlock"), plan.Redlock("bare", redlock.WithoutMembership())} {
 		fmt.Println(kit.Name, "passed:", passes(func(t *testing.T) { //nolint:thelper // it is a test
-			if plan.Judge().Judge(chaos.PlayVirtual(t, plan, kit)).Count(chaos.TwoHolders) > 0 {
+			if chaos.PlayVirtual(t, plan, kit).Verdict.Count(chaos.TwoHolders) > 0 {
 				t.Fail()
 			}
 		}))
@@ -46,6 +47,32 @@ func ExamplePlan() {
 	// Output:
 	// redlock passed: true
 	// bare passed: false
+}
+
+// A page has any runs side by side, each by the name of its kit.
+func ExampleWritePage() {
+	plan := chaos.NewPlan(1, 5*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Forget}})
+	kits := []chaos.Kit{plan.Redlock("redlock"), plan.Redlock("bare", redlock.WithoutMembership())}
+	var file strings.Builder                           // or a file
+	fmt.Println("passed:", passes(func(t *testing.T) { //nolint:thelper // it is a test
+		var runs []chaos.Run
+		for _, kit := range kits {
+			runs = append(runs, chaos.PlayVirtual(t, plan, kit))
+		}
+		err := chaos.WritePage(&file, runs...)
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	for _, name := range []string{"redlock", "bare", "the trace", "virtual backend · seed 1"} {
+		fmt.Println(name, strings.Contains(file.String(), ">"+name+"<"))
+	}
+	// Output:
+	// passed: true
+	// redlock true
+	// bare true
+	// the trace false
+	// virtual backend · seed 1 true
 }
 
 // What happened is written as JSON lines.
@@ -77,7 +104,7 @@ func ExampleExplore() {
 		chaos.Explore(t, p, p.Redlock("redlock"))
 	}))
 	fmt.Println("passed:", passes(func(t *testing.T) { //nolint:thelper // the same in steps
-		verdict := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+		verdict := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict
 		for _, v := range verdict.Violations {
 			t.Error(v.Rule, v.Text)
 		}

@@ -88,7 +88,7 @@ func TestAPlanThatWaitsSaysWhoIsQueued(t *testing.T) {
 	testkit.Unraced(t)
 	p := smallPlan(1, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.LoseCalls}, Every: time.Second})
 	p.Waits, p.Threads, p.Names = true, 2, 1
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	of := map[trace.Kind]int{}
 	for _, r := range records {
 		of[r.Kind]++

@@ -277,16 +277,16 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 const shownOfTrace = 40
 
 // PlayVirtual plays a plan on a virtual stage in a testing/synctest bubble, and
-// returns the trace. That the plan can't be played fails the test. t must not be
-// of a bubble. Meanwhile the process has one processor: the same plan then gives
-// the same trace.
-func PlayVirtual(t *testing.T, p Plan, kit Kit) []Record {
+// returns the run, judged: what [WritePage] takes. That the plan can't be played fails the
+// test. t must not be of a bubble. Meanwhile the process has one processor: the same plan then
+// gives the same trace.
+func PlayVirtual(t *testing.T, p Plan, kit Kit) Run {
 	t.Helper()
-	records, err := p.inBubble(t, func(stage Stage) ([]Record, error) { return p.Play(stage, kit) })
+	run, err := p.judged(t, kit.Name, true, func(stage Stage) ([]Record, error) { return p.Play(stage, kit) })
 	if err != nil {
 		t.Error(err)
 	}
-	return records
+	return run
 }
 
 // Explore plays a plan with a kit and returns the verdict. If a rule was broken,

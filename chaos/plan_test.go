@@ -182,7 +182,7 @@ func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
 					"redlock without membership": p.Redlock(kit, redlock.WithoutMembership()),
 					"textbook Redlock":           chaos.TextbookRedlock(),
 				}[kit]
-				v := trace.Judge{}.Judge(chaos.PlayVirtual(t, p, of))
+				v := trace.Judge{}.Judge(chaos.PlayVirtual(t, p, of).Records)
 				found += v.Count(chaos.TwoHolders)
 			}
 			if (found > 0) != (kit != "redlock") {
@@ -264,7 +264,7 @@ func TestRepeatAPlan(t *testing.T) {
 	}
 	p, err := chaos.ParsePlan(text)
 	testkit.Must(t, err)
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	t.Logf("%s\n%v", trail(t, records), p.Judge().Judge(records))
 }
 

@@ -101,7 +101,7 @@ func TestPlansThatOnceFailedKeepAllRules(t *testing.T) {
 	} {
 		p, err := chaos.ParsePlan(c.plan)
 		testkit.Must(t, err)
-		if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Won == 0 {
+		if v := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict; len(v.Violations) > 0 || v.Won == 0 {
 			t.Errorf("%s: got %v", c.was, v)
 		}
 	}
@@ -118,14 +118,14 @@ func TestAStepOfAClockThatNobodySawMayShowTwoHoldersAndNoMore(t *testing.T) {
 		{"kind":"clock step","at":7301413456,"for":13097842,"node":1,"delay":7937212486}],
 		"linger":50,"threads":1,"varied":2,"stays":10,"bursts":40,"turns":2}`)
 	testkit.Must(t, err)
-	v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	v := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict
 	if slices.ContainsFunc(v.Broken(), func(r chaos.Rule) bool { return r != chaos.TwoHolders }) {
 		t.Errorf("a step that nobody saw: got %v; want no rule broken but that of two holders", v)
 	}
 	for i := range p.Faults {
 		p.Faults[i].For += time.Second
 	}
-	if v = p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); len(v.Violations) > 0 || v.Won == 0 {
+	if v = chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict; len(v.Violations) > 0 || v.Won == 0 {
 		t.Errorf("a step that lasted for a second more: got %v; want no rule broken", v)
 	}
 	p = chaos.Swarm(443, 30*time.Second) // where it was found

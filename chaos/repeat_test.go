@@ -179,11 +179,11 @@ func TestAForeignLockGivesTheSameTraceEachTime(t *testing.T) {
 	}
 	for seed := range uint64(3) {
 		p := smallPlan(seed, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Slow, chaos.Cut, chaos.Reset}, Every: 3 * time.Second, Longest: time.Second})
-		first, next := trail(t, chaos.PlayVirtual(t, p, foreign())), trail(t, chaos.PlayVirtual(t, p, foreign()))
+		first, next := trail(t, chaos.PlayVirtual(t, p, foreign()).Records), trail(t, chaos.PlayVirtual(t, p, foreign()).Records)
 		if bytes.Equal(first, next) { // else a busy machine may have stopped a goroutine in one of them
 			continue
 		}
-		if third := trail(t, chaos.PlayVirtual(t, p, foreign())); !bytes.Equal(first, third) && !bytes.Equal(next, third) {
+		if third := trail(t, chaos.PlayVirtual(t, p, foreign()).Records); !bytes.Equal(first, third) && !bytes.Equal(next, third) {
 			t.Errorf("seed %d: three runs differ, the first two %s", seed, firstDifference(first, next))
 		}
 	}
@@ -193,7 +193,7 @@ func TestAForeignLockGivesTheSameTraceEachTime(t *testing.T) {
 func TestGoRedisDoesNotTellOfEveryFailedDial(t *testing.T) {
 	if os.Getenv(loudVariable) != "" {
 		p := smallPlan(1, 15*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Crash}, Every: time.Second})
-		if v := p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); v.Rounds == 0 {
+		if v := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict; v.Rounds == 0 {
 			t.Error("got no round")
 		}
 		return
@@ -216,7 +216,7 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 		return r.Kind == trace.Stored || r.Kind == trace.Turned || r.Kind == trace.Granted
 	}
 	play := func() []byte {
-		return trail(t, slices.DeleteFunc(chaos.PlayVirtual(t, p, p.Redlock("redlock")), looked))
+		return trail(t, slices.DeleteFunc(chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records, looked))
 	}
 	alone := play()
 	for range 3 { // a busy machine may stop a goroutine in one of them

@@ -51,7 +51,7 @@ func met(records []chaos.Record) (together, sets int) {
 func TestClientsOfAPlanShareAndWantSets(t *testing.T) {
 	testkit.Unraced(t)
 	p := sharing(1)
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	together, sets := met(records)
 	if v := p.Judge().Judge(records); len(v.Violations) > 0 || together < 5 || sets < 5 {
 		t.Errorf("got %v; %d were together with another, %d sets; want some of each, and nothing broken", v, together, sets)
@@ -64,12 +64,12 @@ func TestClientsOfAPlanWantWhatItSays(t *testing.T) {
 	testkit.Unraced(t)
 	p := sharing(2)
 	p.Renews = false
-	together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records)
 	if together == 0 || sets > 0 {
 		t.Errorf("without renewal: %d together, %d sets; want some, and none", together, sets)
 	}
 	p.Renews, p.Shares, p.Sets = true, 0, 0
-	if together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock"))); together+sets > 0 {
+	if together, sets := met(chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records); together+sets > 0 {
 		t.Errorf("got %d together, %d sets; want none", together, sets)
 	}
 }
@@ -83,7 +83,7 @@ func slotted(seed uint64) chaos.Plan {
 
 func TestClientsOfAPlanWantSlots(t *testing.T) {
 	p := slotted(1)
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	var slots [2]int
 	queued := 0
 	for _, r := range records {
@@ -106,7 +106,7 @@ func TestAKitThatCannotShareIsAloneAndTakesTheFirst(t *testing.T) {
 	records := chaos.PlayVirtual(t, p, chaos.Kit{Name: "own", Open: func(nodes []redis.UniversalClient, names []string) (chaos.Contender, error) {
 		c, err := own.Open(nodes, names)
 		return onlyAcquires{c}, err
-	}})
+	}}).Records
 	if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Won < 20 {
 		t.Errorf("got %v; want locks, and nothing broken", v)
 	}

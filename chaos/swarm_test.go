@@ -21,7 +21,7 @@ func TestADrawnStepShowsALockWithoutClockWatch(t *testing.T) {
 		t.Fatal("the seed draws no step")
 	}
 	judged := func(opts ...redlock.Option) chaos.Verdict {
-		return p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock", opts...)))
+		return chaos.PlayVirtual(t, p, p.Redlock("redlock", opts...)).Verdict
 	}
 	if v := judged(); len(v.Violations) > 0 || v.Rounds == 0 {
 		t.Errorf("got %d rounds, %v; want no rule broken", v.Rounds, v.Violations)

@@ -220,8 +220,10 @@ type Fault = trace.Fault
 // Shared, Set, Limit, Slot, Barging and Ends say of which kind the hold is.
 type Record = trace.Record
 
-// Run is one play of something on a stage: what it was (About), its trace (Records), and
-// what the judge made of it (Verdict).
+// Run is one play of something on a stage: what it was (About: Scenario, Claim, Lesson,
+// Contender, Guarded, Backend, Seed, the names of the Nodes, and the Judge), its trace
+// (Records), and what the judge made of it (Verdict). A page names a run by its About:
+// [PlayVirtual] and [PlayScenario] fill it in.
 type Run = trace.Run
 
 // Verdict is what a run's judge found: Violations, in the order of time; how many attempts

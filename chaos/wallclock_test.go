@@ -120,11 +120,11 @@ func TestRedlockStandsWallClocksThatStep(t *testing.T) {
 	p := smallPlan(1, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.WallClock}, Every: 500 * time.Millisecond, Longest: 4 * time.Second})
 	still := p
 	still.Faults = nil
-	records := chaos.PlayVirtual(t, p, p.Redlock("redlock"))
+	records := chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records
 	if v := p.Judge().Judge(records); len(v.Violations) > 0 || v.Rounds == 0 {
 		t.Errorf("got %d rounds, %v; want no rule broken", v.Rounds, v.Violations)
 	}
-	got, want := beliefs(records), beliefs(chaos.PlayVirtual(t, still, still.Redlock("redlock")))
+	got, want := beliefs(records), beliefs(chaos.PlayVirtual(t, still, still.Redlock("redlock")).Records)
 	if len(p.Faults) < 5 || len(want) < 100 {
 		t.Errorf("got %d steps and %d beginnings and ends; want more", len(p.Faults), len(want))
 	}

@@ -131,7 +131,7 @@ func TestWhatRedlockDoesUnderFaultsHasAnOrder(t *testing.T) {
 	operations := 0
 	for seed := range uint64(2) {
 		p := plan(seed, chaos.Mix{Every: 2 * time.Second})
-		o := agree(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+		o := agree(t, chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records)
 		if !o.Sound() {
 			t.Errorf("seed %d: got %+v; want an order for everything", seed, o)
 		}
@@ -159,7 +159,7 @@ func TestWhatUnprotectedLocksDoUnderAmnesiaHasNone(t *testing.T) {
 			bad := 0
 			for seed := range uint64(2) {
 				p := plan(seed, amnesia)
-				bad += len(agree(t, chaos.PlayVirtual(t, p, c.kit(p))).Locks)
+				bad += len(agree(t, chaos.PlayVirtual(t, p, c.kit(p)).Records).Locks)
 			}
 			if bad == 0 {
 				t.Error("got an order for everything; want two holders")

@@ -70,13 +70,14 @@ var playedBlocks = []playedBlock{
 		},
 	}},
 	{page: "docs/CHAOS.md", steps: []step{
-		{line: "go run ./cmd/redlock-lab list", words: []string{"amnesia-majority\n"}},
-		{line: "go run ./cmd/redlock-lab play gc-pause --html gc-pause.html", words: []string{"Take away: "}, makes: "gc-pause.html"},
-		{line: "go run ./cmd/redlock-lab play grow-and-shrink --backend real --html grow.html", words: []string{"as claimed"}, makes: "grow.html"},
-		{line: "go run ./cmd/redlock-lab play amnesia-majority --protections off", words: []string{"two holders"}},
-		{line: "go run ./cmd/redlock-lab play gc-pause --trace t.jsonl && go run ./cmd/redlock-lab render t.jsonl --html t.html", makes: "t.html"},
-		{line: "go run ./cmd/redlock-lab explore --seed 7 --for 5m", instead: []string{"5m", "3s"}, words: []string{"3s"}},
-		{line: "go run ./cmd/redlock-lab explore --protections off --for 5m", code: 1, words: []string{"two holders"}},
+		{line: "go install github.com/quorumkit/redlock/cmd/redlock-lab@latest", do: (*pagePlay).install},
+		{line: "redlock-lab list", words: []string{"amnesia-majority\n"}},
+		{line: "redlock-lab play gc-pause --html gc-pause.html", words: []string{"Take away: "}, makes: "gc-pause.html"},
+		{line: "redlock-lab play grow-and-shrink --backend real --html grow.html", words: []string{"as claimed"}, makes: "grow.html"},
+		{line: "redlock-lab play amnesia-majority --protections off", words: []string{"two holders"}},
+		{line: "redlock-lab play gc-pause --trace t.jsonl && redlock-lab render t.jsonl --html t.html", makes: "t.html"},
+		{line: "redlock-lab explore --seed 7 --for 5m", instead: []string{"5m", "3s"}, words: []string{"3s"}},
+		{line: "redlock-lab explore --protections off --for 5m", code: 1, words: []string{"two holders"}},
 	}},
 }
 

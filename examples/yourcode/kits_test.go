@@ -22,7 +22,7 @@ func TestOtherLocksAreConvicted(t *testing.T) {
 		plan, found := amnesia(1), 0
 		for seed := uint64(1); seed < 4 && found == 0; seed++ {
 			plan = amnesia(seed)
-			found = plan.Judge().Judge(chaos.PlayVirtual(t, plan, kit)).Count(chaos.TwoHolders)
+			found = chaos.PlayVirtual(t, plan, kit).Verdict.Count(chaos.TwoHolders)
 		}
 		if found == 0 {
 			t.Errorf("%s: got no two holders in three plans", kit.Name)
@@ -37,7 +37,7 @@ func TestOtherLocksRepeatFromASeed(t *testing.T) {
 		traces := map[string]int{}
 		for range 3 { // on a busy machine one run in hundreds is another one
 			var b bytes.Buffer
-			if err := chaos.WriteTrace(&b, chaos.PlayVirtual(t, amnesia(1), kit)); err != nil {
+			if err := chaos.WriteTrace(&b, chaos.PlayVirtual(t, amnesia(1), kit).Records); err != nil {
 				t.Fatal(err)
 			}
 			traces[b.String()]++

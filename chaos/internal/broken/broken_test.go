@@ -162,7 +162,7 @@ func TestRepeatAPlan(t *testing.T) {
 	}
 	p, err := chaos.ParsePlan(text)
 	testkit.Must(t, err)
-	records := chaos.PlayVirtual(t, p, p.Redlock(name))
+	records := chaos.PlayVirtual(t, p, p.Redlock(name)).Records
 	var trace strings.Builder
 	testkit.Must(t, chaos.WriteTrace(&trace, records))
 	fmt.Printf("%s%s: %v\n", trace.String(), name, p.Judge().Judge(records))

@@ -200,7 +200,7 @@ func perform(t *testing.T, name string, seed uint64) (f found) {
 
 func play(t *testing.T, p chaos.Plan) chaos.Verdict {
 	t.Helper()
-	return p.Judge().Judge(chaos.PlayVirtual(t, p, p.Redlock("redlock")))
+	return chaos.PlayVirtual(t, p, p.Redlock("redlock")).Verdict
 }
 
 // explore runs an exploration of the broken build in a process of its own.
