@@ -192,6 +192,27 @@ func TestExplorationFindsWhatAProtectionWasFor(t *testing.T) {
 	}
 }
 
+// One rule can be looked for: what else a lock breaks does not matter then. A lock that
+// tells nobody of a loss is never late to tell.
+func TestAnExplorationLooksForTheRulesThatAreGiven(t *testing.T) {
+	p := smallPlan(0, 20*time.Second, chaos.Mix{Kinds: []chaos.Break{chaos.Forget}, Every: 300 * time.Millisecond, Longest: 20 * time.Millisecond})
+	p.Linger = 2 // holders rest past their leases
+	v := chaos.PlayVirtual(t, p, chaos.TextbookRedlock()).Verdict
+	if v.Count(chaos.TwoHolders) == 0 || v.Count(chaos.LateNotice) > 0 || len(v.Broken()) < 2 {
+		t.Errorf("got %v; want two holders and more, and no late notice", v)
+	}
+	explore := func(rules ...chaos.Rule) (v chaos.Verdict, passed bool) {
+		passed = passes(func(t *testing.T) { v = chaos.Explore(t, p, chaos.TextbookRedlock(), rules...) }) //nolint:thelper // it is a test
+		return v, passed
+	}
+	if v, passed := explore(chaos.WrongList); !passed || len(v.Violations) > 0 {
+		t.Errorf("got %v, passed: %t; want no word of another rule", v, passed)
+	}
+	if v, passed := explore(chaos.WrongList, chaos.TwoHolders); passed || !slices.Equal(v.Broken(), []chaos.Rule{chaos.TwoHolders}) {
+		t.Errorf("got %v, passed: %t; want two holders, and no other rule", v, passed)
+	}
+}
+
 func TestShrinkKeepsWhatIsNeededAndNothingElse(t *testing.T) {
 	p := chaos.NewPlan(3, 10*time.Minute, chaos.Mix{})
 	ofAll := slices.DeleteFunc(slices.Clone(p.Faults), func(f chaos.Fault) bool { return f.Client != "" }) // one that has a client keeps it

@@ -158,7 +158,7 @@ func (t *Tenure) add(r Record) {
 		if r.Kind == trace.Held {
 			r.Shared, r.Set = t.request.Shared, t.set
 			r.Limit, r.Slot = t.request.Limit, slotIn(t.hold)
-			r.Ends = t.ends
+			r.Ends, r.Untold = t.ends, t.Lost() == nil
 		}
 		if r.Kind == trace.Held || r.Kind == trace.Extended {
 			r.Token = t.hold.Token(r.Resource)

@@ -173,7 +173,7 @@ const (
 	// Judge.Orphan ago.
 	Orphan = trace.Orphan
 	// LateNotice: a lock ended that its client had not given up, and its library told it so
-	// more than Judge.Notice later, or never.
+	// more than Judge.Notice later, or never. Not of one whose [Hold] has no Lost.
 	LateNotice = trace.LateNotice
 	// NeedlessLoss: a lock that the library renews was lost, though a quorum was healthy, and
 	// nothing was wrong with its client or a node, for Judge.Renewed up to then.
@@ -217,7 +217,7 @@ type Fault = trace.Fault
 //     (Since). sick, well: whether the cluster must make progress. began: a run (About).
 //     noted: a line (Text).
 //
-// Shared, Set, Limit, Slot, Barging and Ends say of which kind the hold is.
+// Shared, Set, Limit, Slot, Barging, Ends and Untold say of which kind the hold is.
 type Record = trace.Record
 
 // Run is one play of something on a stage: what it was (About: Scenario, Claim, Lesson,

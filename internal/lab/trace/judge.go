@@ -108,7 +108,7 @@ type attempt struct {
 	barging    bool
 	ends       time.Duration // when its library gives it up by itself; 0: never
 	released   bool          // its client gave it up
-	told       bool          // its library said that it is lost
+	told       bool          // its library said that it is lost, or never says so
 	from       time.Duration
 	until      time.Duration // of its belief; of an attempt that failed, when it did
 	rank       int           // its place among the holds
@@ -338,7 +338,7 @@ func (t *trial) held(h *attempt, r Record) {
 	t.verdict.Won++
 	t.took(h, r.At)
 	res := h.resource
-	h.shared = r.Shared
+	h.shared, h.told = r.Shared, r.Untold
 	slot, ok := t.slotOf(h, r)
 	if !ok {
 		return

@@ -41,6 +41,11 @@ var noticeJudgements = []struct {
 		0 asked 1 ann
 		1 held 1 ann u=50
 		99 noted`, want: []trace.Rule{trace.LateNotice}},
+	{name: "never told, by a library that tells nobody", judge: trace.Judge{Notice: 10 * time.Millisecond}, trace: `
+		0 asked 1 ann
+		1 held 1 ann u=50 untold
+		65 lost 1
+		99 noted`},
 	{name: "the trace ends before it must be told", judge: trace.Judge{Notice: 10 * time.Millisecond}, trace: `
 		0 asked 1 ann
 		1 held 1 ann u=50

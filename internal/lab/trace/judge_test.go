@@ -41,6 +41,8 @@ func parsed(t *testing.T, text string) []trace.Record {
 				r.Shared = true
 			case f == "barging":
 				r.Barging = true
+			case f == "untold":
+				r.Untold = true
 			case strings.HasPrefix(f, "r="):
 				r.Resource = f[2:]
 			case strings.HasPrefix(f, "slot="):

@@ -27,7 +27,7 @@ const (
 	// Quit: the client no longer wants the resource (Client, Resource; Limit).
 	Quit Kind = "quit"
 	// Held: the client believes from here on that it holds the resource, up to
-	// Until, if that is given (Client, Resource, Hold; Shared, Set, Limit, Slot). Ends: its
+	// Until, if that is given (Client, Resource, Hold; Shared, Set, Limit, Slot, Untold). Ends: its
 	// library gives it up by itself then.
 	Held Kind = "held"
 	// Extended: the client believes now that it holds up to Until (Hold).
@@ -127,6 +127,8 @@ type Record struct {
 	Slot int `json:"slot,omitempty"`
 	// Barging: it is asked for past those who wait in line.
 	Barging bool `json:"barging,omitempty"`
+	// Untold: its library never tells of a loss, so that nobody waits to be told.
+	Untold bool `json:"untold,omitempty"`
 	// Value is what observers are told of who holds.
 	Value string `json:"value,omitempty"`
 	Text  string `json:"text,omitempty"`
