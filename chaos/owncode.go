@@ -133,9 +133,13 @@ func (o *ownCode) play(t *testing.T, p Plan, watched bool) (Run, error) {
 	})
 }
 
-// judged plays the plan as play does, and has the run judged.
+// judged plays the plan as play does, and has the run judged. A plan that can't be played ends
+// the test.
 func (p Plan) judged(t *testing.T, contender string, guarded bool, play func(Stage) ([]Record, error)) (Run, error) {
 	t.Helper()
+	if err := p.validate(); err != nil {
+		t.Fatal(err)
+	}
 	run := Run{About: trace.About{
 		Scenario: t.Name(), Claim: fmt.Sprintf("%d faults, %d clients, %v", len(p.Faults), p.Clients, p.For), Contender: contender,
 		Guarded: guarded, Backend: string(Virtual), Seed: p.Seed, Judge: p.Judge(), Nodes: nodeNames(p.Nodes),

@@ -275,6 +275,10 @@ func TestAFaultThatBefallsNobodyIsRefused(t *testing.T) {
 			t.Errorf("%v: got no error where the plan is parsed", c.fault)
 		}
 	}
+	p := chaos.NewPlan(1, time.Minute, chaos.Mix{Nodes: -1})
+	if passes(func(t *testing.T) { chaos.PlayVirtual(t, p, p.Redlock("redlock")) }) { //nolint:thelper // it is a test
+		t.Error("got a test that passes, of a plan without nodes")
+	}
 }
 
 // REDLOCK_CHAOS_PLAN repeats what a failed exploration printed.
