@@ -44,7 +44,8 @@ const (
 	// NodeForeign is a node of another cluster.
 	NodeForeign
 	// NodeMisconfigured shows what waiting does not mend: a record of another
-	// list or format, or none that can be read.
+	// list or format, or none that can be read; or it is blank, and the other
+	// records list another node in its place.
 	NodeMisconfigured
 	// NodeBehind is a member whose list of nodes is of an earlier generation: a client
 	// brings it up to date.
@@ -189,7 +190,12 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 				node.State, node.Left = NodeJoining, max(pl.Until.Sub(now), 0)
 			}
 		}
-		node.misconfigured = pl.Misfit || state == membership.Foreign || state == membership.Misconfigured ||
+		if state == membership.Blank {
+			if obstacle, misfit := v.Obstacle(i); misfit {
+				node.State, node.Cause, node.Left = NodeMisconfigured, why+"; "+obstacle, 0
+			}
+		}
+		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
 			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)
 		s.Nodes[i] = node
 	}

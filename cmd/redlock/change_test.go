@@ -97,3 +97,24 @@ func TestNodesAddRefusesWhatIsNoNewNodeAndChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// An empty server in the place of another node is a mistake in the list of this client. No
+// command advises to take it in, and join does not wait for it.
+func TestAMistypedServerIsNotToBeTakenIn(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	other, _ := blanks(t, 1, redisserver.Config{})
+	mistyped := strings.Replace(nodes, servers[2].URL(), other[0].URL(), 1)
+	for args, code := range map[string]int{
+		"nodes": 0, "status k": 0, "nodes join": 78, "nodes join --wait": 78, "nodes admit": 64, "nodes admit --yes": 78,
+	} {
+		r := run(t, mistyped, append(strings.Fields(args), "--node-timeout", "1s")...)
+		all := strings.Join(strings.Fields(strings.ReplaceAll(r.out+r.errs, "redlock: ", "")), " ")
+		result{errs: all, code: r.code}.want(t, code, "misconfigured", servers[2].Addr()+" is not this client's, and was not retired: give all clients the same list")
+		if strings.Contains(all, "join --wait") || strings.Contains(all, "can vote after a wait") || strings.Contains(all, "admit --yes") {
+			t.Errorf("%s: got\n%s\nwant no advice to take it in", args, all)
+		}
+	}
+	must(t, servers[1].Stop())
+	run(t, mistyped, "exec", "--wait", "3s", "--node-timeout", "1s", "k", "true").want(t, 69, other[0].Addr()+" misconfigured: ", "is not this client's", "see: redlock doctor")
+}

@@ -306,6 +306,9 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
+		if outside > 0 && joining == 0 {
+			return configuration("nodes join: no wait takes in the nodes that do not vote: the list says why")
+		}
 		if outside > 0 || status.Votes() < status.Quorum {
 			return &cli.StatusError{Code: exitBusy, Cause: errors.New("nodes join: not done: give --wait to wait for them")}
 		}

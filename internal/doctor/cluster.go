@@ -244,7 +244,8 @@ func (d *doctor) hindrances() []error {
 // cluster votes without it and it may stay so, that is a warning unless a finding tells an
 // error: nothing else would say it.
 func (d *doctor) blank(v membership.View, i int, why string) {
-	hindered, obstacle := v.Nodes[i].Replica || v.Fault(i) != nil, v.Obstacle(i)
+	hindered := v.Nodes[i].Replica || v.Fault(i) != nil
+	obstacle, _ := v.Obstacle(i)
 	about, quiet := aboutStuck, slices.ContainsFunc(d.findings, func(g Finding) bool { return g.Severity == SeverityError })
 	switch {
 	case hindered:

@@ -364,10 +364,14 @@ func (v View) vacancies(r Record) ([]Placement, string) {
 
 // waiting explains a wait: until when, why, and what would end it.
 func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
+	obstacle, misfit := v.Obstacle(i)
+	if misfit {
+		return why + "; " + obstacle
+	}
 	left := v.due(i, p).Sub(now)
 	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over, or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held",
 		why, left.Round(100*time.Millisecond))
-	if obstacle := v.Obstacle(i); obstacle != "" {
+	if obstacle != "" {
 		text += "; but " + obstacle
 	}
 	return text
@@ -375,33 +379,33 @@ func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
 
 // Obstacle is what keeps the blank node i out when its wait is over, as far as what
 // was seen tells; "": nothing. What its own last action failed with is told beside it.
-func (v View) Obstacle(i int) string {
+// misfit tells that the records have another node in its place, which no wait mends.
+func (v View) Obstacle(i int) (cause string, misfit bool) {
 	if cause := v.unlisted(i); cause != "" {
-		return cause
+		return cause, true
 	}
-	if v.byTable(i) {
-		pl, _ := v.refused(i, quorum.Size(len(v.Names)))
-		return pl.Cause
+	if pl, _ := v.refused(i, quorum.Size(len(v.Names))); pl.Misfit || v.byTable(i) {
+		return pl.Cause, pl.Misfit
 	}
 	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.Names)))
 	for j := range v.Names {
 		switch state, cause := v.Standing(j); state {
 		case Unreachable, Foreign, Misconfigured, Behind:
-			return fmt.Sprintf("%severy node must answer, and %s does not: %s", few, v.Names[j], cause)
+			return fmt.Sprintf("%severy node must answer, and %s does not: %s", few, v.Names[j], cause), false
 		case Blank:
 			if v.Nodes[j].Replica || v.Fault(j) != nil {
-				return fmt.Sprintf("%severy node must be waited for, and %s can't be: %s", few, v.Names[j], v.Hindered(j, cause))
+				return fmt.Sprintf("%severy node must be waited for, and %s can't be: %s", few, v.Names[j], v.Hindered(j, cause)), false
 			}
 		case Member, Joining, Retired:
 		}
 	}
 	if pl, refused := v.refused(i, beyondTable); refused {
-		return pl.Cause
+		return pl.Cause, pl.Misfit
 	}
 	if who := v.operatorFor(); who != "" {
-		return few + who + " asks for Cluster.Admit (redlock nodes admit --strict-recovery)"
+		return few + who + " asks for Cluster.Admit (redlock nodes admit --strict-recovery)", false
 	}
-	return ""
+	return "", false
 }
 
 // LowerArgs are lower.lua's arguments: the record as it was read, the new epoch, and
