@@ -56,6 +56,7 @@ func (f Finding) String() string {
 type Report struct {
 	Nodes    int // how many there are
 	Answered int // how many answered
+	Votes    int // how many of them vote, and refused nothing that a lock takes
 	Quorum   int
 	Servers  []string // what each node runs, by its index, such as "Valkey 8.1.1"; empty: it does not tell
 	Findings []Finding
@@ -123,7 +124,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 
 // reportOf puts what the doctor found into public words.
 func (l *core) reportOf(seen doctor.Report) Report {
-	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Quorum: l.quorum, Servers: seen.Servers}
+	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Votes: seen.Votes, Quorum: l.quorum, Servers: seen.Servers}
 	for _, f := range seen.Findings {
 		name := ""
 		if f.Node >= 0 {
@@ -144,7 +145,7 @@ type FindingCode string
 // The codes, by what they are about: reaching the node, the server, its memory,
 // its rights, time, the cluster, the client.
 const (
-	FindingUnreachable FindingCode = "unreachable" // it does not answer; of the cluster, no quorum does
+	FindingUnreachable FindingCode = "unreachable" // it does not answer; of the cluster, no quorum votes
 	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
 	FindingTLS         FindingCode = "tls"         // a certificate is not accepted, or one side speaks no TLS
 	FindingBusy        FindingCode = "busy"        // a script or function runs there, and nothing else

@@ -55,6 +55,7 @@ looked at (and nothing worse was found), 69 no node answered.`,
 type reportShows struct {
 	Nodes    int            `json:"nodes"`
 	Answered int            `json:"answered"`
+	Votes    int            `json:"votes"`
 	Quorum   int            `json:"quorum"`
 	Servers  []string       `json:"servers"`
 	Worst    string         `json:"worst,omitempty"`
@@ -103,7 +104,7 @@ func severityStatus(s redlock.Severity) int {
 }
 
 func reportOf(r redlock.Report) reportShows {
-	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Quorum: r.Quorum, Servers: r.Servers, Findings: []findingShows{}}
+	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Votes: r.Votes, Quorum: r.Quorum, Servers: r.Servers, Findings: []findingShows{}}
 	if w := r.Worst(); w != 0 {
 		out.Worst = w.String()
 	}
@@ -135,7 +136,10 @@ func (a *app) showReport(r redlock.Report) error {
 		line[0].In = severityColor(f.Severity)
 		rows = append(rows, line)
 	}
-	p.Printf("%d of %d nodes answered, quorum %d: %s\n", r.Answered, r.Nodes, r.Quorum, plural(len(rows)-1, "finding"))
+	p.Printf("%d of %d nodes answered, %d vote, quorum %d: %s\n", r.Answered, r.Nodes, r.Votes, r.Quorum, plural(len(rows)-1, "finding"))
+	if r.Votes < r.Quorum {
+		p.WriteString(p.In(cli.Red, "nothing can be locked") + fmt.Sprintf(" until %d vote\n", r.Quorum))
+	}
 	if text := serversOf(r); text != "" {
 		p.WriteString(cli.Note("servers: " + text))
 	}

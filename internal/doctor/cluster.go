@@ -251,7 +251,7 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 	case hindered:
 		why = v.Hindered(i, why)
 	case obstacle != "":
-		why += "; and " + obstacle
+		why += "; and " + strings.TrimSuffix(obstacle, ": ") // of a node that does not answer the cause is told already
 	case len(v.Members(i, 0)) < quorum.Size(len(d.names)): // a new cluster: the next client waits for its first lock
 		about, quiet = aboutBlank, true
 	default:

@@ -53,6 +53,7 @@ type Finding struct {
 // the order of the nodes. The same cluster gives the same order every time.
 type Report struct {
 	Answered int      // how many nodes answered
+	Votes    int      // how many of them vote, and refuse nothing that a lock takes
 	Silent   []error  // why a node told nothing, by its index; nil if it answered
 	Servers  []string // each node's program, by its index, such as "Valkey 8.1.1"; empty if it does not tell
 	Findings []Finding
@@ -150,20 +151,39 @@ func (d *doctor) report() Report {
 			d.record(i)
 		}
 	}
-	if least := quorum.Size(len(d.names)); r.Answered < least {
-		d.find(SeverityError, -1, aboutNoQuorum, "no quorum answers: %d of %d nodes do, and it takes %d", r.Answered, len(d.names), least)
-	}
 	d.sameServer()
 	d.clocks()
 	d.rates()
 	if !d.cfg.Unprotected {
 		d.membership()
 	}
+	r.Votes = d.votes()
+	founded := func(o membership.Observation) bool { return o.Recorded }
+	torn := func(f Finding) bool { return f.Code == FindingNoCluster } // it says so already
+	if least := quorum.Size(len(d.names)); r.Votes < least && !slices.ContainsFunc(d.findings, torn) &&
+		(r.Answered < len(d.names) || slices.ContainsFunc(d.seen, founded)) {
+		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.names), least)
+	}
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
 	})
 	r.Findings = d.findings
 	return r
+}
+
+// votes is how many nodes vote, and took a lock when they were proved. A record that any
+// client brings up to date before its first lock takes no vote away.
+func (d *doctor) votes() (n int) {
+	v := d.view()
+	for i, e := range d.exams {
+		state, _ := v.Standing(i)
+		votes := state == membership.Member || state == membership.Behind
+		refuses := func(x failedUse) bool { return !x.wakes && x.use != waitInLine }
+		if e.err == nil && (votes || d.cfg.Unprotected) && !slices.ContainsFunc(e.faults, refuses) {
+			n++
+		}
+	}
+	return n
 }
 
 // diagnosis is the common part of all findings of a kind: why it matters for the lock, and

@@ -14,6 +14,9 @@ func WantFound(t *testing.T, r Report, least Severity, want string) {
 	t.Helper()
 	got, wanted := []string{}, []string{}
 	for _, f := range r.Findings {
+		if strings.HasSuffix(f.What, "does not: ") {
+			t.Errorf("%s: got %q; want all of it", f.text(), f.What)
+		}
 		if f.Severity >= least {
 			got = append(got, f.text())
 		}

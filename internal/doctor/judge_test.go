@@ -180,7 +180,10 @@ var judged = []struct {
 		for i := range 3 {
 			d.exams[i].err = errors.New("connection refused")
 		}
-	}, "error unreachable: Nothing can be locked; error unreachable 0; error unreachable 1; error unreachable 2"},
+	}, "error unreachable: Nothing can be locked, and no lock is renewed, until a quorum votes; error unreachable 0: while a quorum of the others does; error unreachable 1; error unreachable 2"},
+	{"two servers that are down, and one that forgot", func(d *doctor, _ *exam) {
+		d.exams[0].err, d.exams[1].err, d.exams[2].record = errors.New("connection refused"), errors.New("connection refused"), recordOf()
+	}, "error unreachable: until a quorum votes; error unreachable 0; error unreachable 1; info blank 2"},
 	{"a server that loads", silence(reply("LOADING Redis is loading")), "error unreachable 4: Wait"},
 	{"protected mode", silence(reply("DENIED Redis is running in protected mode")), "error unreachable 4: protected-mode no"},
 	{"protected mode, behind TLS", silence(fmt.Errorf("x: %w", node.ErrProtected)), "error unreachable 4: protected-mode no"},
@@ -390,7 +393,7 @@ func TestTheReportTellsOfAllNodes(t *testing.T) {
 	if want := []string{"Redis 7.2.4", "Valkey 9.0.1", "", "Redis 7.2.4", ""}; !slices.Equal(r.Servers, want) {
 		t.Errorf("got the servers %q; want %q", r.Servers, want)
 	}
-	if r.Answered != 4 || !slices.Equal(r.Silent, []error{nil, nil, nil, nil, why}) {
+	if r.Answered != 4 || r.Votes != 4 || !slices.Equal(r.Silent, []error{nil, nil, nil, nil, why}) {
 		t.Errorf("got %d that answered, and %v; want four, and why the last did not", r.Answered, r.Silent)
 	}
 }

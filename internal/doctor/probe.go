@@ -35,6 +35,8 @@ const (
 	// probeLife is the lease of a probe. It is released in the same pipeline; this is
 	// for a connection that breaks in between.
 	probeLife = time.Second
+	// waitInLine is the use without which a node still takes a lock for which nobody waits.
+	waitInLine = "wait in line"
 )
 
 // step is one command of a probe.
@@ -151,11 +153,11 @@ func (p *probe) keep() {
 // there, or that live longer.
 func (p *probe) wait() {
 	queue := lua.QueueKey + p.key
-	p.add("wait in line", 0, "ZADD", queue, "XX", 1, p.id)
-	p.add("wait in line", 0, "ZRANGE", queue, 0, 0)
-	p.add("wait in line", 0, "ZREM", queue, p.id)
-	p.add("wait in line", 0, "DEL", lua.LiveKey+p.id)
-	p.add("wait in line", 0, "PEXPIRE", lua.WaitingKey, 1, "GT")
+	p.add(waitInLine, 0, "ZADD", queue, "XX", 1, p.id)
+	p.add(waitInLine, 0, "ZRANGE", queue, 0, 0)
+	p.add(waitInLine, 0, "ZREM", queue, p.id)
+	p.add(waitInLine, 0, "DEL", lua.LiveKey+p.id)
+	p.add(waitInLine, 0, "PEXPIRE", lua.WaitingKey, 1, "GT")
 	p.add("wake the next in line", 0, "PUBLISH", lua.WakeChannel+p.id, p.key)
 	p.steps[len(p.steps)-1].wakes = true
 }
