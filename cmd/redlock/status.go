@@ -117,6 +117,10 @@ type nodeShows struct {
 	left time.Duration
 }
 
+// withStatus names the use, in --for, of what a look at a key lacks: a client that locks
+// does without.
+var withStatus = strings.NewReplacer("redlock nodes acl prints", "redlock nodes acl, with status in --for, prints")
+
 // why is for people: why the node does not vote, as redlock nodes has it, or says nothing.
 func (n nodeShows) why() string { return unnamed(cmp.Or(n.Cause, n.Error)) }
 
@@ -195,7 +199,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 		views[i] = nodeView{counts: n.Err == nil && state == redlock.NodeMember, shared: n.Shared}
 		shows := nodeShows{
 			Node: n.Name, Vote: state.String(), Holder: n.Owner, Revocable: n.Revocable, Shared: n.Shared,
-			Remaining: n.Remaining.Milliseconds(), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: oneLine(n.Err), Cause: cause,
+			Remaining: n.Remaining.Milliseconds(), left: n.Remaining, Waiting: append([]string{}, n.Waiting...), Error: withStatus.Replace(oneLine(n.Err)), Cause: cause,
 		}
 		if n.Owner != "" {
 			views[i].owners = []string{n.Owner}

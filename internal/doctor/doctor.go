@@ -161,7 +161,7 @@ func (d *doctor) report() Report {
 	founded := func(o membership.Observation) bool { return o.Recorded }
 	torn := func(f Finding) bool { return f.Code == FindingNoCluster } // it says so already
 	if least := quorum.Size(len(d.names)); r.Votes < least && !slices.ContainsFunc(d.findings, torn) &&
-		(r.Answered < len(d.names) || slices.ContainsFunc(d.seen, founded)) {
+		(r.Answered < least || slices.ContainsFunc(d.seen, founded)) {
 		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.names), least)
 	}
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {

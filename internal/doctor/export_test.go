@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// WantFound compares all findings of that severity and worse with "error acl 4: +evalsha;
+// WantFound compares all findings of that severity and worse with "error acl 4: nodes acl;
 // warning even-nodes": of each the severity, the code, the node, if any, and words that its
 // reason or its remedy must have, if any. A wrong one sends the operator elsewhere.
 func WantFound(t *testing.T, r Report, least Severity, want string) {

@@ -144,7 +144,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	slowly.Delay(tcpproxy.Requests, patient*3/5)
 	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
 	r := check(t, clients)
-	doctor.WantFound(t, r, doctor.SeverityUnknown, "warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+
+	doctor.WantFound(t, r, doctor.SeverityUnknown, "error unreachable; warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+
 		"error eviction 3; warning persistence 3; error acl 4; unknown persistence 4; error version 5; error credentials 6; "+
 		"error mode 7; error refuses 7; unknown record 7; error other-n 8; warning round-trip 8; warning ttl-roundtrip 8; "+
 		"error record 9; warning client-pool 9; warning retired 10; warning client-dial 10; error same-server 11")
@@ -445,11 +445,11 @@ func rightFaults() []planted {
 		{"all rights that are needed", asUser("resetchannels ~* " + needed + asks), ""},
 		{"no right to load scripts", asUser("~* +@all -script|load"), "error acl 4"},
 		{"no right to a script's command", asUser("~* +@all -pexpire"), "error acl 4"},
-		{"no right to wait in line", asUser("~* +@all -zadd"), "error acl 4"},
+		{"no right to wait in line", asUser("~* +@all -zrem"), "error acl 4: only where somebody waits"},
 		{"no right to wake", asUser("~* +@all -publish"), "warning acl 4: nothing else says that it is missing"},
 		{"no right to the channels", asUser("resetchannels ~* +@all"), "warning acl 4"},
-		{"no right to share", asUser("~* +@all -zscore"), "warning acl 4"},
-		{"no right to inspect", asUser("~* +@all -multi"), "warning acl 4"},
+		{"no right to share", asUser("~* +@all -zscore"), "info acl 4: does not need it"},
+		{"no right to inspect", asUser("~* +@all -multi"), "info acl 4: status in the list of --for"},
 		{"no right to INFO", asUser("~* +@all -info"), "error acl 4; unknown version 4"},
 		{"no right to TIME", asUser("~* +@all -time"), "error acl 4; unknown clock 4"},
 		{"no right to the library's keys", asUser("~redlock-check +@all"), "error acl 4; unknown record 4"},

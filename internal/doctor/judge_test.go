@@ -248,11 +248,12 @@ var judged = []struct {
 		"warning writes-failed 4",
 	},
 
-	{"no right to vote", lacks(denial{"EVALSHA", "vote", true, false}), "error acl 4: +evalsha"},
-	{"no lesser right", lacks(denial{"PUBLISH", "wake", false, false}), "warning acl 4: nothing else says that it is missing"},
-	{"a right to some names", lacks(denial{"MGET", "take a lock", true, true}), "info acl-names 4: WithPrefix"},
+	{"no right to vote", lacks(denial{"EVALSHA", "vote", SeverityError, false}), "error acl 4: redlock nodes acl --for lock,wait"},
+	{"no lesser right", lacks(denial{"PUBLISH", "wake", SeverityWarning, false}), "warning acl 4: nothing else says that it is missing"},
+	{"a right of another use", lacks(denial{"ZSCORE", "share a name", SeverityInfo, false}), "info acl 4: Nothing, unless the user does that too"},
+	{"a right to some names", lacks(denial{"MGET", "take a lock", SeverityError, true}), "info acl-names 4: WithPrefix"},
 	{"rights that are not told", func(_ *doctor, e *exam) { e.aclErr = reply("NOPERM") }, "unknown acl 4: +acl|dryrun"},
-	{"a command that is not known", func(_ *doctor, e *exam) { e.unknown = []right{{"x", true, []any{"EVALSHA"}}} }, "error command 4: rename-command"},
+	{"a command that is not known", func(_ *doctor, e *exam) { e.unknown = []right{{"x", SeverityError, []any{"EVALSHA"}}} }, "error command 4: rename-command"},
 
 	{"memory refused", refused("take a lock", "OOM command not allowed"), "error refuses 4: Raise maxmemory"},
 	{"too few replicas", refused("take a lock", "NOREPLICAS Not enough good replicas"), "error refuses 4: min-replicas-to-write 0"},
@@ -261,8 +262,8 @@ var judged = []struct {
 	{"no right, as it was proved", refused("wait in line", "NOPERM no permissions"), "error refuses 4: ACL SETUSER"},
 	{"a command that is missing, as it was proved", refused("take a lock", "ERR unknown command 'EVALSHA'"), "error refuses 4: rename-command"},
 	{"something else refused", refused("take a lock", "ERR something"), "error refuses 4: the server's log"},
-	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "take a lock", true, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
-	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "take a lock", true, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
+	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "take a lock", SeverityError, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
+	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "take a lock", SeverityError, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
 	{"nobody is woken", refused("wake", "NOPERM x"), "warning refuses 4: wakes nobody"},
 
 	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},
@@ -429,16 +430,16 @@ func TestARateIsWarnedOfBeyondHalfTheDriftAndAnErrorBeyondAllOfIt(t *testing.T) 
 // ACL DRYRUN's sentences are of a command, of a key of the library's own, of the name that was
 // tried, or of a channel.
 func TestWhatTheUserMayNotIsReadOffTheServersSentence(t *testing.T) {
-	take := right{"take a lock", true, []any{"MGET", triedName, triedOwner}}
-	wake := right{"wake", false, []any{"PUBLISH", "redlock:wake:id", triedName}}
+	take := right{"take a lock", SeverityError, []any{"MGET", triedName, triedOwner}}
+	wake := right{"wake", SeverityWarning, []any{"PUBLISH", "redlock:wake:id", triedName}}
 	for text, want := range map[string]denial{
-		"User x has no permissions to run the 'mget' command":               {"MGET", "take a lock", true, false},
-		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "take a lock", true, false},
-		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "take a lock", true, true},
-		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "wake", false, false},
+		"User x has no permissions to run the 'mget' command":               {"MGET", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "take a lock", SeverityError, true},
+		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "wake", SeverityWarning, false},
 	} {
 		of := take
-		if !want.votes {
+		if want.lack == SeverityWarning {
 			of = wake
 		}
 		if got := newDenial(of, text, triedName); got != want {

@@ -17,8 +17,8 @@ import (
 // right is something that redlock does on a node, scripts included: a script's
 // commands need the rights of the user who calls it.
 type right struct {
-	use     string // its purpose
-	votes   bool   // without it the node can't vote
+	use     string   // its purpose
+	lack    Severity // of its want; info: not every user does that
 	command []any
 }
 
@@ -33,66 +33,71 @@ const (
 func rightsNeeded(resource string, unprotected bool) []right {
 	hash := lua.AcquireScript.Hash
 	needed := []right{
-		{"run its scripts", true, []any{"EVALSHA", hash, 3, resource, lua.NodeKey, triedOwner}},
-		{"load its scripts", true, []any{"SCRIPT", "LOAD", "return 1"}},
-		{"tell one server process from another", true, []any{"INFO", "server"}},
-		{"read the node's clock", true, []any{"TIME"}},
-		{"read and write the node's record", true, []any{"HMGET", lua.NodeKey, "epoch"}},
-		{"read and write the node's record", true, []any{"HSET", lua.NodeKey, "0", "1"}},
-		{"read and write the node's record", true, []any{"HGETALL", lua.NodeKey}},
-		{"read and write the node's record", true, []any{"HDEL", lua.NodeKey, "nonce"}},
-		{"take a lock", true, []any{"MGET", resource, triedOwner}},
-		{"take a lock", true, []any{"EXISTS", lua.WaitingKey}},
-		{"take a lock", true, []any{"MGET", lua.WaitingKey}},
-		{"take a lock", true, []any{"SET", resource, "owner", "NX", "PX", "1"}},
-		{"take a lock", true, []any{"PTTL", resource}},
-		{"renew a lock", true, []any{"PEXPIRE", resource, "1", "GT"}},
-		{"renew a lock", true, []any{"EXISTS", resource}},
-		{"release a lock", true, []any{"DEL", resource}},
-		{"leave a tombstone", true, []any{"SET", triedOwner, "1", "PX", "1"}},
-		{"leave a tombstone", true, []any{"PTTL", triedOwner}},
-		{"leave a tombstone", true, []any{"EXISTS", triedOwner}},
-		{waitInLine, true, []any{"ZADD", lua.QueueKey + resource, "1", "id"}},
-		{waitInLine, true, []any{"ZRANGE", lua.QueueKey + resource, "0", "0"}},
-		{waitInLine, true, []any{"ZREM", lua.QueueKey + resource, "id"}},
-		{waitInLine, true, []any{"PEXPIRE", lua.QueueKey + resource, "1"}},
-		{waitInLine, true, []any{"EXISTS", lua.LiveKey + "id"}},
-		{waitInLine, true, []any{"MGET", lua.LiveKey + "id"}},
-		{waitInLine, true, []any{"SET", lua.LiveKey + "id", "1", "PX", "1"}},
-		{waitInLine, true, []any{"SET", lua.WaitingKey, "1", "PX", "1"}},
-		{"share a name", false, []any{"ZSCORE", resource, triedOwner}},
-		{"share a name", false, []any{"PEXPIREAT", resource, "1"}},
-		{"wake the next in line", false, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
-		{"be woken", false, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
-		{"inspect a lock", false, []any{"MULTI"}},
-		{"inspect a lock", false, []any{"EXEC"}},
+		{"run its scripts", SeverityError, []any{"EVALSHA", hash, 3, resource, lua.NodeKey, triedOwner}},
+		{"load its scripts", SeverityError, []any{"SCRIPT", "LOAD", "return 1"}},
+		{"tell one server process from another", SeverityError, []any{"INFO", "server"}},
+		{"read the node's clock", SeverityError, []any{"TIME"}},
+		{"read and write the node's record", SeverityError, []any{"HMGET", lua.NodeKey, "epoch"}},
+		{"read and write the node's record", SeverityError, []any{"HSET", lua.NodeKey, "0", "1"}},
+		{"read and write the node's record", SeverityError, []any{"HGETALL", lua.NodeKey}},
+		{"read and write the node's record", SeverityError, []any{"HDEL", lua.NodeKey, "nonce"}},
+		{"take a lock", SeverityError, []any{"MGET", resource, triedOwner}},
+		{"take a lock", SeverityError, []any{"EXISTS", lua.WaitingKey}},
+		{"take a lock", SeverityError, []any{"MGET", lua.WaitingKey}},
+		{"take a lock", SeverityError, []any{"SET", resource, "owner", "NX", "PX", "1"}},
+		{"take a lock", SeverityError, []any{"PTTL", resource}},
+		{"renew a lock", SeverityError, []any{"PEXPIRE", resource, "1", "GT"}},
+		{"renew a lock", SeverityError, []any{"EXISTS", resource}},
+		{"release a lock", SeverityError, []any{"DEL", resource}},
+		{"leave a tombstone", SeverityError, []any{"SET", triedOwner, "1", "PX", "1"}},
+		{"leave a tombstone", SeverityError, []any{"PTTL", triedOwner}},
+		{"leave a tombstone", SeverityError, []any{"EXISTS", triedOwner}},
+		{waitInLine, SeverityError, []any{"ZADD", lua.QueueKey + resource, "1", "id"}},
+		{waitInLine, SeverityError, []any{"ZRANGE", lua.QueueKey + resource, "0", "0"}},
+		{waitInLine, SeverityError, []any{"ZREM", lua.QueueKey + resource, "id"}},
+		{waitInLine, SeverityError, []any{"PEXPIRE", lua.QueueKey + resource, "1"}},
+		{waitInLine, SeverityError, []any{"EXISTS", lua.LiveKey + "id"}},
+		{waitInLine, SeverityError, []any{"MGET", lua.LiveKey + "id"}},
+		{waitInLine, SeverityError, []any{"SET", lua.LiveKey + "id", "1", "PX", "1"}},
+		{waitInLine, SeverityError, []any{"SET", lua.WaitingKey, "1", "PX", "1"}},
+		{"share a name", SeverityInfo, []any{"ZSCORE", resource, triedOwner}},
+		{"share a name", SeverityInfo, []any{"PEXPIREAT", resource, "1"}},
+		{"wake the next in line", SeverityWarning, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
+		{"be woken", SeverityWarning, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
+		{"inspect a lock", SeverityInfo, []any{"MULTI"}},
+		{"inspect a lock", SeverityInfo, []any{"EXEC"}},
 	}
 	if unprotected {
-		needed = append(needed, right{"do without membership", true, []any{"HSETNX", lua.NodeKey, "epoch", "1"}})
+		needed = append(needed, right{"do without membership", SeverityError, []any{"HSETNX", lua.NodeKey, "epoch", "1"}})
 	}
 	return needed
 }
 
 // denial is a right that the user lacks.
 type denial struct {
-	what  string // the command
-	use   string
-	votes bool
-	name  bool // the right is there, but not for a key of this name
+	what string // the command
+	use  string
+	lack Severity
+	name bool // the right is there, but not for a key of this name
 }
 
-const rightsRemedy = "ACL SETUSER the user with ~redlock:* and the resources' keys, &redlock:wake:*, and +evalsha +script|load +info +time +hmget +hset +hgetall +hdel +mget +set +pttl +pexpire +exists +del +zadd +zrange +zrem +zscore +pexpireat +publish +subscribe +multi +exec (with WithoutMembership also +hsetnx)"
+const rightsRemedy = "Grant it: redlock nodes acl --for lock,wait,doctor prints the ACL SETUSER of a user who locks, waits and runs the doctor; add to that list what else the user does, such as share, status, or without-membership"
 
 var (
 	aboutRights = diagnosis{
 		FindingACL,
-		"Without it the node can't vote; the first use says so, with the reply NOPERM",
+		"What it is for fails there, with the reply NOPERM, as if the node were down; a right to wait in line is wanted only where somebody waits for the lock, or did",
 		rightsRemedy,
 	}
-	aboutLesserRights = diagnosis{
+	aboutWakeRights = diagnosis{
 		FindingACL,
-		"Locks are held and released without it, and nothing else says that it is missing: without PUBLISH and SUBSCRIBE who waits in line is not woken, and looks by itself, seconds later; without MULTI a lock can't be inspected; without ZSCORE and PEXPIREAT no name can be shared",
+		"Locks are held and released without it, and nothing else says that it is missing: who waits in line is not woken, and looks by itself, seconds later",
 		rightsRemedy,
+	}
+	aboutOtherRights = diagnosis{
+		FindingACL,
+		"A user who locks and waits does not need it",
+		"Nothing, unless the user does that too: redlock nodes acl prints the rights, with share or status in the list of --for",
 	}
 	aboutNoCommand = diagnosis{
 		FindingCommand,
@@ -116,7 +121,7 @@ var (
 func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			e.denied = append(e.denied, denial{what: name, use: "run redlock", votes: true})
+			e.denied = append(e.denied, denial{what: name, use: "run redlock", lack: SeverityError})
 		}
 	}
 	var err error
@@ -155,7 +160,7 @@ func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who 
 // newDenial reads ACL DRYRUN's sentence, which differs between servers: it names
 // the command, or the key that is refused.
 func newDenial(r right, reply, resource string) denial {
-	d := denial{what: r.name(), use: r.use, votes: r.votes}
+	d := denial{what: r.name(), use: r.use, lack: r.lack}
 	if strings.Contains(reply, "key") {
 		d.name = strings.Contains(reply, "'"+resource+"'")
 		if !d.name {
@@ -214,23 +219,20 @@ func (d *doctor) rights(i int) {
 	if len(unknown) > 0 {
 		d.find(SeverityError, i, aboutNoCommand, "the server does not know %s", strings.Join(unknown, ", "))
 	}
-	var lacks, lesser, names []string
+	lacks, names := map[Severity][]string{}, []string(nil)
 	for _, x := range e.denied {
 		text := fmt.Sprintf("%s (to %s)", x.what, x.use)
 		switch {
 		case x.name:
 			names = append(names, x.what)
-		case x.votes && !slices.Contains(lacks, text):
-			lacks = append(lacks, text)
-		case !x.votes && !slices.Contains(lesser, text):
-			lesser = append(lesser, text)
+		case !slices.Contains(lacks[x.lack], text):
+			lacks[x.lack] = append(lacks[x.lack], text)
 		}
 	}
-	if len(lacks) > 0 {
-		d.find(SeverityError, i, aboutRights, "the user %q may not %s", e.user, strings.Join(lacks, ", "))
-	}
-	if len(lesser) > 0 {
-		d.find(SeverityWarning, i, aboutLesserRights, "the user %q may not %s", e.user, strings.Join(lesser, ", "))
+	for severity, about := range map[Severity]diagnosis{SeverityError: aboutRights, SeverityWarning: aboutWakeRights, SeverityInfo: aboutOtherRights} {
+		if all := lacks[severity]; len(all) > 0 {
+			d.find(severity, i, about, "the user %q may not %s", e.user, strings.Join(all, ", "))
+		}
 	}
 	if len(names) > 0 {
 		d.find(SeverityInfo, i, aboutKeyNames, "the user %q may not %s the key %q", e.user, strings.Join(names, ", "), d.cfg.Prefix+triedName)
