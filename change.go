@@ -20,9 +20,8 @@ type ChangeOptions struct {
 	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
 
 	// EndStragglers begins at once, and ends the locks of clients that have the list before the
-	// cluster's. Without it, a change waits until each that holds a lock, or waits for one, has
-	// left its name: a third of MaxTTL and 2 s from when the cluster's list came into force.
-	// Where there is one, nothing is changed. A change that was begun is finished without it.
+	// cluster's. Without it, a change waits until each that holds a lock has left its name: a third of MaxTTL and 2 s from when the cluster's list came into force.
+	// Where there is one, nothing is changed. A change that a quorum has begun is finished without it.
 	EndStragglers bool
 }
 
@@ -45,7 +44,7 @@ type ChangeProgress struct {
 // the cluster's nodes, and the new one, which is named and empty. Clients of the list as it
 // was go on until the next change begins. Give them the next list before that.
 //
-// It takes MaxTTL and a few seconds, and blocks until the new node votes, or ctx is done. Where it ends
+// It takes MaxTTL and a few seconds, soon after another change a third more, and blocks until the new node votes, or ctx is done. Where it ends
 // early, call it again, from any client: it finishes what was begun. Where the list has the
 // node already, it returns nil once enough nodes know.
 //
@@ -105,7 +104,7 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 		o.Progress = func(ChangeProgress) {}
 	}
 	if err := l.spare(ctx, ch, o); err != nil {
-		return fault.Errorf("%s: not begun: %w", what, err)
+		return fault.Errorf("%s: %w", what, err)
 	}
 	if o.DryRun {
 		return nil
@@ -119,7 +118,9 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 			p.Left = max(turn.Until.Sub(l.clock.Now()), 0)
 			pause = min(pause, p.Left+time.Millisecond)
 		}
-		o.Progress(p)
+		if turn.Of > 0 { // else there is an error alone
+			o.Progress(p)
+		}
 		switch {
 		case turn.Stage == membership.Changed && !slices.Equal(turn.List, ch.Wanted):
 			return fault.Errorf("%s: %w: it had begun one to %s, which is finished now: run this again", what, ErrContested, strings.Join(turn.List, ", "))
@@ -135,17 +136,17 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 }
 
 // spare is why a change must not begin yet: it would end the locks of clients that have the list
-// before the cluster's. Those that hold a lock, or wait for one, leave their names when they
+// before the cluster's. Those that hold a lock leave their names when they
 // meet the cluster's list: so it waits until all have. A name that was left earlier holds
 // nothing up, since its client may have the cluster's list by now.
 func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions) error {
-	for {
+	for began := l.clock.Now(); ; {
 		v := l.tracker.View()
-		if !ch.Spares(v) {
+		if !ch.Spares(v) || v.Newest().Gen > ch.Gen {
 			return nil
 		}
 		seen := l.stragglers(ctx, v, ch.Gen)
-		left, named := v.Unsigned(ch), v.AtWork(seen)
+		left, named := v.Unsigned(ch, l.clock.Now().Sub(began)), v.AtWork(seen)
 		switch {
 		case o.EndStragglers, left <= 0 && named == nil:
 			if seen != nil {
@@ -153,7 +154,8 @@ func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions)
 			}
 			return nil
 		case named != nil && (left <= 0 || o.DryRun):
-			return fmt.Errorf("%w: %s: give them the cluster's list, and run this again a minute later; EndStragglers (--yes) ends their locks", ErrStragglers, membership.Named(named))
+			return fmt.Errorf("%w: %s: give them the cluster's list, and run this again %v later; EndStragglers (--yes) ends their locks",
+				ErrStragglers, membership.Named(named), v.UntilIdle().Round(time.Second))
 		case o.DryRun:
 			return fmt.Errorf("%w: it is not yet known which clients have it, for %v more", ErrStragglers, left.Round(time.Second))
 		}

@@ -72,7 +72,7 @@ type ClusterStatus struct {
 	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle", or "add, shrink or settle" (which is not known yet); call it again to finish it
 
 	// Stragglers have the list before the latest, and used it within the hour, by the nodes'
-	// clocks. The next change ends their locks. One that idles or is cut off is not seen. A node tells of 64.
+	// clocks. The next change ends their locks. One that idles, only waits or is cut off is not seen. A node tells of 64.
 	Stragglers []Straggler
 }
 

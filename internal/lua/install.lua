@@ -27,5 +27,5 @@ redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV
   'retired', ARGV[9], 'replaced', ARGV[10], 'gen', ARGV[12], 'before', ARGV[13], 'settled', ARGV[14],
   'ballot', ARGV[15], 'proposed', ARGV[16])
 if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
-redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was')
+redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was', 'since')
 return 1

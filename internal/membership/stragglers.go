@@ -98,15 +98,18 @@ func (v View) Stragglers(generation int, signs [][]any) (out []Straggler) {
 	return out
 }
 
-// signsBy is how long a client that holds a lock, or waits for one, takes at most to leave its
-// first sign on a node with a new list: it renews a lock at a third of the lease.
+// signsBy is how long a client that holds a lock takes at most to leave its first sign on a node
+// with a new list: it renews the lock at a third of the lease. One that only waits may leave none.
 func (v View) signsBy() time.Duration { return v.wait()/3 + signSlack }
 
-// AtWork are the stragglers that may hold a lock, or wait for one: these sign again and again.
-// Others idle, or are gone.
+// UntilIdle is how long ago a straggler that holds a lock may have left its last sign.
+func (v View) UntilIdle() time.Duration { return SignEvery + v.signsBy() }
+
+// AtWork are the stragglers that may hold a lock: these sign again and again. Others idle, or are
+// gone.
 func (v View) AtWork(seen []Straggler) (out []Straggler) {
 	for _, s := range seen {
-		if s.Seen <= SignEvery+v.signsBy() {
+		if s.Seen <= v.UntilIdle() {
 			out = append(out, s)
 		}
 	}
@@ -114,12 +117,13 @@ func (v View) AtWork(seen []Straggler) (out []Straggler) {
 }
 
 // Unsigned is for how much longer a straggler at work may have left no sign, since a node has
-// had the list only since lately. A node that joined with the list does not count: by MaxTTL
+// had the list only since lately; waited is for how long somebody has waited for that, for a
+// node whose clock was set back. A node that joined with the list does not count: by MaxTTL
 // earlier others had it.
-func (v View) Unsigned(c Change) (left time.Duration) {
+func (v View) Unsigned(c Change, waited time.Duration) (left time.Duration) {
 	for _, o := range v.Nodes {
-		if age := o.Time.Sub(o.Record.Since); o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && !o.Record.Since.IsZero() && age >= 0 {
-			left = max(left, v.signsBy()-age)
+		if age := o.Time.Sub(o.Record.Since); o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && !o.Record.Since.IsZero() {
+			left = max(left, v.signsBy()-max(age, waited))
 		}
 	}
 	return left

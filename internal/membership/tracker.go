@@ -116,22 +116,16 @@ func (t *Tracker) Publish(i int, o Observation) Observation {
 
 // publishLocked is Publish for a caller that holds mu.
 func (t *Tracker) publishLocked(i int, o Observation) Observation {
+	t.boundRoundsLocked(i, o)
 	if o.Sent < t.seen[i].Sent {
 		_, o = t.incarnations[i].After(o)
 		return o // an older look that came later
 	}
 	t.incarnations[i], o = t.incarnations[i].After(o)
-	if last := t.seen[i]; t.fits(o) && (!t.fits(last) || o.Record.Epoch != last.Record.Epoch) {
-		t.fit.Store(max(t.fit.Load(), int64(o.Seen)))
-	}
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
 	t.cluster, t.longest, t.knew = v.Cluster(), v.wait(), v.Knows()
-	was := min(o.Record.MaxTTL, cmp.Or(o.Record.Least, o.Record.MaxTTL))
-	if least := time.Duration(t.least.Load()); o.Recorded && was < t.config.MaxTTL && (least == 0 || was < least) {
-		t.least.Store(int64(was))
-	}
 	for j := range t.stale {
 		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
 			t.stale[j].Store(true)
@@ -140,6 +134,17 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return o
+}
+
+// boundRoundsLocked takes in what RaisedFrom tells, of older looks too: a vote may rest on one.
+func (t *Tracker) boundRoundsLocked(i int, o Observation) {
+	if last := t.seen[i]; t.fits(o) && (!t.fits(last) || o.Record.Epoch != last.Record.Epoch) {
+		t.fit.Store(max(t.fit.Load(), int64(o.Seen)))
+	}
+	was := min(o.Record.MaxTTL, cmp.Or(o.Record.Least, o.Record.MaxTTL))
+	if least := time.Duration(t.least.Load()); o.Recorded && was < t.config.MaxTTL && (least == 0 || was < least) {
+		t.least.Store(int64(was))
+	}
 }
 
 // fits tells whether the node's record has a MaxTTL as long as ours.

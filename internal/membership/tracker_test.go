@@ -251,6 +251,25 @@ func TestALookThatComesLateReplacesNoNewerOne(t *testing.T) {
 	}
 }
 
+// Nor does it replace what bounds rounds: a vote may rest on it.
+func TestALookThatComesLateBoundsRoundsAllTheSame(t *testing.T) {
+	names := []string{"a"}
+	rec := recordOf("e", "c1", "r", names, maxTTL, 0)
+	rec.Least = maxTTL / 2
+	p := membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", clock.New(), untold{t})
+	p.Publish(0, observed(1, "r", &rec, 7, membership.Notice{}))
+	start := p.View().Nodes[0].Seen + 1
+	p.Missed(0, start+2, errors.New("no reply"))
+	again := rec
+	again.Epoch = "e2"
+	late := observed(1, "r", &again, 7, membership.Notice{})
+	late.Sent, late.Seen = start, start+1
+	p.Publish(0, late)
+	if got := p.RaisedFrom(start); got != maxTTL/2 {
+		t.Errorf("got %v; want %v", got, maxTTL/2)
+	}
+}
+
 // The writer of a node learns late that the server which it verified is another by now.
 // The node was installed anew meanwhile, and has not to be installed once more for that.
 func TestAnEpochThatEndedTakesNoLaterOneWithIt(t *testing.T) {

@@ -21,7 +21,7 @@ func told(reply string) map[string]string {
 }
 
 // unlike are the fields whose values are a process's own.
-var unlike = []string{"redis_version", "run_id", "uptime_in_seconds", "master_replid"}
+var unlike = []string{"redis_version", "run_id", "uptime_in_seconds", "server_time_usec", "master_replid"}
 
 // valkeyNames are what Valkey calls otherwise; redlock knows both.
 var valkeyNames = map[string]string{"redis_mode": "server_mode"}
