@@ -75,7 +75,7 @@ func stragglers(seen []redlock.Straggler) string {
 	for _, one := range seen {
 		named = append(named, membership.Straggler(one))
 	}
-	return "clients with the list before, whose locks end when nodes settle or the next change begins: " + membership.Named(named)
+	return "clients seen with the list before (some may have ended; redlock status KEY shows what one of them holds), whose locks end when nodes settle or the next change begins: " + membership.Named(named)
 }
 
 // addCommand takes the list so far, or the longer one: after a success the operator's own list

@@ -196,6 +196,7 @@ var (
 		"WithNodeNames, or --node-names", "--node-names",
 		"WithTLS, or the client's TLSConfig", "WithTLS",
 		"WithTLS with Certificates", "--cert and --key",
+		"EndStragglers (--yes)", "--yes",
 	)
 )
 

@@ -23,6 +23,7 @@ func TestTheCommandCallsOptionsByItsFlags(t *testing.T) {
 		{"(WithNodeNames, or --node-names)", "(--node-names)", "(--node-names)"},
 		{"WithTLS, or the client's TLSConfig", "--cacert", "--cacert (WithTLS)"},
 		{"by WithTLS with Certificates, or", "by --cert and --key, or", "by --cert and --key, or"},
+		{"EndStragglers (--yes) ends their locks", "--yes ends their locks", "--yes ends their locks"},
 		{"Cluster.Join (redlock nodes join --wait) waits", "redlock nodes join --wait waits", "redlock nodes join --wait (Cluster.Join) waits"},
 		{"WithBarging is for one name", "WithBarging is for one name", "WithBarging is for one name"},
 		{"WithTTLs of NotWithTTL", "WithTTLs of NotWithTTL", "WithTTLs of NotWithTTL"},
