@@ -399,6 +399,8 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 			return &cli.StatusError{Code: by.Code, Cause: err} // it says whether anybody was asked
 		}
 		return &cli.StatusError{Code: exitBusy, Cause: s.stillHeld(ctx, key, patience, err)}
+	case errors.Is(err, redlock.ErrNotRevocable):
+		return fmt.Errorf("%w; redlock release %s --force --yes takes it away, even if its holder is at work", err, key)
 	case err != nil:
 		return err
 	}

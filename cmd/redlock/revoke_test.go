@@ -57,7 +57,7 @@ func TestRevokeAsksAllWhoHaveSlotsOrNone(t *testing.T) {
 	first := launch(t, nodes, append([]string{"--revocable"}, limited...)...)
 	second := launch(t, nodes, append([]string{"--revocable"}, limited...)...)
 	plain := launch(t, nodes, append([]string{"--holder", "cron"}, limited...)...)
-	revoke(t, nodes, "k").want(t, 1, "held without --revocable by cron/")
+	revoke(t, nodes, "k").want(t, 1, "held without --revocable by cron/", "redlock release k --force --yes takes it away")
 	if !first.running() || !second.running() {
 		t.Error("one was asked in vain: another can't be")
 	}
