@@ -32,7 +32,11 @@ func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Conte
 		f.session = s
 		watching, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
-		watch.Go(func() { a.tellWaits(watching, s, labelOf(f.keys)) })
+		bound := ""
+		if f.wait == 0 {
+			bound = "; it waits until a quorum votes, or as long as --wait says"
+		}
+		watch.Go(func() { a.tellWaits(watching, s, labelOf(f.keys), bound) })
 		err := do(ctx, s)
 		stop()
 		watch.Wait()
@@ -44,7 +48,7 @@ func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Conte
 // tellWaits says why there is no quorum, once a lock was wanted for quorumPatience without
 // one, and again when there is another cause. When a quorum was there meanwhile, the same cause
 // is told again: it is another outage.
-func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
+func (a *app) tellWaits(ctx context.Context, s *session, wanted, bound string) {
 	told := ""
 	for pause := quorumGlance; ; {
 		t := newTimer(pause)
@@ -67,7 +71,7 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted string) {
 			continue
 		}
 		if cause, words := a.quorumWords(status); cause != told {
-			a.complain("waiting for " + wanted + ": " + words)
+			a.complain("waiting for " + wanted + ": " + words + bound)
 			told = cause
 		}
 	}

@@ -37,7 +37,7 @@ func TestWhoWaitsForMastersIsToldWhy(t *testing.T) {
 		})
 	}
 	eventually(t, "a silent master's waiter is told", func() bool {
-		return told(waiting[3], 1, "waiting for k: no quorum: 0 of 1 node", "connection refused", "redlock doctor")
+		return told(waiting[3], 1, "waiting for k: no quorum: 0 of 1 node", "connection refused", "redlock doctor", "as long as --wait says")
 	})
 	run(t, nodes, "nodes").want(t, 69, "joining  <= ") // a bound: each new client waits anew
 	for _, s := range servers[1:] {
