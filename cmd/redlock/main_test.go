@@ -272,7 +272,7 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"status --nodes 127.0.0.1:1,127.0.0.1:1 k", 78, "may not vote twice"},
 		{"status --nodes 127.0.0.1:1 --node-timeout -1s k", 64, "--node-timeout: give a positive duration"},
 		{"status --nodes 127.0.0.1:1 k", 69, "unknown"},
-		{"nodes --nodes 127.0.0.1:1", 69, "unreachable"},
+		{"nodes --nodes 127.0.0.1:1", 69, "doctor)"},
 		{"doctor --nodes 127.0.0.1:1", 69, "no quorum"},
 	} {
 		r := run(t, "", strings.Fields(c.args)...)

@@ -62,6 +62,7 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		{"-info", "status k", 69, []string{"misconfigured", ": INFO tells no run_id, "}},                 // it was told by nodes alone
 		{"-pttl", "status k", 69, []string{"the user's ACL lacks a right (+pttl): "}},
 		{"-exec", "status k", 69, []string{"the user's ACL lacks a right (+exec): ", "redlock nodes acl, with status in --for, prints the rights"}},
+		{"-evalsha", "nodes", 69, []string{"misconfigured - - the user's ACL lacks a right (+evalsha): "}}, // it was told twice
 		{"-set", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+set): "}},
 		{"-script|load", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+script|load): "}},
 		{"-set -acl", "doctor", 2, []string{"it refuses to take a lock, which takes +set: "}},

@@ -189,6 +189,9 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 			in = "<= " + in
 		}
 		r := cli.Row(n.Name, n.State.String(), in, cli.Short(n.MaxTTL), worded(because(n)))
+		if n.State == redlock.NodeUnreachable {
+			r[4].Text += " (see: redlock doctor)"
+		}
 		r[1].In = cli.Yellow
 		if n.State == redlock.NodeMember && n.Refusal == "" {
 			r[1].In = cli.Plain
@@ -261,7 +264,7 @@ func strictWords(status redlock.ClusterStatus) string {
 // times, and both need mending.
 func because(n redlock.NodeStatus) string {
 	switch {
-	case n.Refusal == "":
+	case n.Refusal == "", strings.Contains(n.Cause, n.Refusal):
 		return n.Cause
 	case n.Cause == "":
 		return "refuses writes: " + n.Refusal
