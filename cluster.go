@@ -190,10 +190,8 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 				node.State, node.Left = NodeJoining, max(pl.Until.Sub(now), 0)
 			}
 		}
-		if state == membership.Blank {
-			if obstacle, misfit := v.Obstacle(i); misfit {
-				node.State, node.Cause, node.Left = NodeMisconfigured, why+"; "+obstacle, 0
-			}
+		if obstacle, misfit := v.Obstacle(i); misfit && state == membership.Blank {
+			node.State, node.Cause, node.Left = NodeMisconfigured, why+"; "+obstacle, 0
 		}
 		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
 			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)

@@ -46,13 +46,13 @@ type bar struct {
 // names clients of the list before, two operators in drawn plans, lists in the search of
 // elections, and the load under which operators are killed.
 var bars = []bar{
-	{"lines of Go outside tests", 65835, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 65890, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
 	{"lines of Go tests", 86410, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
-	{"lines of the root", 5164, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root", 5169, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
 	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
 	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
 	{"methods of Node", 45, 0, func(*tree) int { return methods("internal/node", "Node") }},
