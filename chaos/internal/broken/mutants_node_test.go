@@ -114,7 +114,7 @@ var nodeMutants = []way{
 	{
 		name: "a change asks too early", takes: "it does not wait until clients of the list before can have left their names",
 		by:    "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore",
-		edits: []edit{{"internal/membership/stragglers.go", "			left = max(left, v.signsBy()-age)\n", "			if !BROKEN {\n				left = max(left, v.signsBy()-age)\n			}\n"}},
+		edits: []edit{{"internal/membership/stragglers.go", "			left = max(left, v.signsBy()-max(age, waited))\n", "			if !BROKEN {\n				left = max(left, v.signsBy()-max(age, waited))\n			}\n"}},
 	},
 	// Clocks.
 	{
