@@ -10,16 +10,18 @@ import (
 // A generation has one list, which operators wanted; and what one was told is done is in the
 // latest.
 func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
-	adds := func(k trace.Kind, list string) trace.Record {
-		r := trace.Fault{Kind: trace.ListChange, Node: 2}.Record(k, []string{"n0", "n1", "n2", "n3"})
+	changes := func(k trace.Kind, node int, list string) trace.Record {
+		r := trace.Fault{Kind: trace.ListChange, Node: node}.Record(k, []string{"n0", "n1", "n2", "n3", "n4"})
 		r.Value = list
 		return r
 	}
+	adds := func(k trace.Kind, list string) trace.Record { return changes(k, 2, list) }
 	shows := func(node, gen, list string) trace.Record {
 		return trace.Record{Kind: trace.Listed, Node: node, Text: gen, Value: list}
 	}
 	first, second := shows("n0", "0", "n0 n1"), shows("n0", "1", "n0 n1 n2")
 	begins, done := adds(trace.Broke, "0 1"), adds(trace.Mended, "0 1 2")
+	beside, both := changes(trace.Broke, 3, "0 1"), shows("n0", "2", "n0 n1 n2 n3")
 	for name, c := range map[string]struct {
 		records []trace.Record
 		breaks  trace.Rule // empty if none is broken
@@ -33,6 +35,15 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 		"not done, and nobody is told":         {[]trace.Record{first, begins, adds(trace.Mended, "0 1")}, ""},
 		"told done, where nobody sees records": {[]trace.Record{begins, done}, ""},
 		"a retired node is replaced":           {[]trace.Record{first, shows("n0", "0", "n0 n3")}, ""},
+		"taken out by nobody":                  {[]trace.Record{first, begins, second, shows("n0", "2", "n0 n1")}, trace.WrongList},
+		"out where an operator wants it in":    {[]trace.Record{shows("n0", "0", "n0 n1 n2"), begins, shows("n0", "1", "n0 n1")}, trace.WrongList},
+		"in and out, one after the other":      {[]trace.Record{first, begins, second, done, adds(trace.Broke, "0 1 2"), shows("n0", "2", "n0 n1")}, ""},
+		"two, and one generation was not seen": {[]trace.Record{first, begins, beside, both}, ""},
+		"that one is seen later":               {[]trace.Record{first, begins, beside, both, second}, ""},
+		"that one is seen later, and is wrong": {[]trace.Record{first, begins, beside, both, shows("n0", "1", "n0 n2 n3")}, trace.WrongList},
+		"not seen, and one nobody wanted":      {[]trace.Record{first, begins, both}, trace.WrongList},
+		"three in two generations":             {[]trace.Record{first, begins, beside, changes(trace.Broke, 4, "0 1"), shows("n0", "2", "n0 n1 n2 n3 n4")}, trace.WrongList},
+		"a generation below 0":                 {[]trace.Record{shows("n0", "-1", "n0")}, trace.Malformed},
 		"no generation":                        {[]trace.Record{shows("n0", "x", "n0")}, trace.Malformed},
 	} {
 		for i := range c.records {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ type lists struct {
 	of     map[int][]string // by generation: the names
 	latest int              // generation
 	was    map[string]bool  // by node that an operator wanted in or out: was it in?
+	wants  map[string]bool  // the same until a list shows it: is it to be in?
 	done   map[string]bool  // by node of which an operator was told that it is done: is it in?
 }
 
@@ -24,38 +26,46 @@ func (l *lists) changed(r Record) {
 	was, begun := l.was[r.Node]
 	switch {
 	case r.Kind == Broke:
-		l.was[r.Node] = in
+		l.was[r.Node], l.wants[r.Node] = in, !in
 		delete(l.done, r.Node)
 	case begun && was != in:
 		l.done[r.Node] = in
 	}
 }
 
-// listed finds a second list of one generation, and one that differs from the list before in
-// more than a node that an operator wanted in or out.
+// listed finds a second list of one generation, and one that differs from the generation
+// before, as far as that is known, by more than a node each, or by one that no operator wanted
+// so. Of a list that is seen after a later one it judges the number alone.
 func (t *trial) listed(r Record) {
 	l, names := &t.lists, strings.Fields(r.Value)
 	gen, err := strconv.Atoi(r.Text)
-	known, before := l.of[gen], l.of[gen-1]
+	known := l.of[gen]
 	switch {
-	case err != nil:
+	case err != nil || gen < 0:
 		t.found(Malformed, r.At, "", "a list of generation %q", r.Text)
 	case gen == 0: // a retired node may be replaced
 		l.of[gen] = names
 	case known == nil:
-		l.of[gen], l.latest = names, max(l.latest, gen)
+		earlier := -1
+		for g := range l.of {
+			if g < gen {
+				earlier = max(earlier, g)
+			}
+		}
+		before := l.of[earlier]
 		other := differ(names, before)
-		if before != nil && (len(other) > 1 || !l.wanted(other)) {
+		unwanted := func(n string) bool { in, asked := l.wants[n]; return !asked || in != slices.Contains(names, n) }
+		if before != nil && (len(other) > gen-earlier || gen > l.latest && slices.ContainsFunc(other, unwanted)) {
 			t.found(WrongList, r.At, "", "list %d is %v on %s: nobody wanted that of %v", gen, names, r.Node, before)
+		}
+		l.of[gen] = names
+		if gen > l.latest {
+			l.latest = gen
+			maps.DeleteFunc(l.wants, func(n string, _ bool) bool { return !unwanted(n) })
 		}
 	case !slices.Equal(known, names):
 		t.found(WrongList, r.At, "", "list %d is %v on %s, and was %v", gen, names, r.Node, known)
 	}
-}
-
-// wanted tells whether operators wanted all these nodes in or out.
-func (l *lists) wanted(nodes []string) bool {
-	return !slices.ContainsFunc(nodes, func(n string) bool { _, asked := l.was[n]; return !asked })
 }
 
 // differ are the names that one of the two lists has alone.
