@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,22 @@ func TestTheMissingRightIsReadFromEachServersWords(t *testing.T) {
 			t.Errorf("%s: got %q; want %q", reply, got, want)
 		}
 	}
+}
+
+// FuzzMissingRight: no matter how a server refuses, the right is a word of its reply, or
+// commands of a line of ours.
+func FuzzMissingRight(f *testing.F) {
+	ours := regexp.MustCompile(`^\+[a-z]+( or \+[a-z]+)*$`)
+	f.Add("NOPERM User redlock has no permissions to run the 'GET' command")
+	f.Add("permissions to run the ''")
+	f.Add("can't run this command or subcommand script: " + lua.ReadScript.Hash + ", on @user_script:20.")
+	f.Add("can't run this command or subcommand script: " + lua.ReadScript.Hash + ", on @user_script:99999999999999999999.")
+	f.Fuzz(func(t *testing.T, reply string) {
+		right, says := strings.CutPrefix(node.MissingRight(errors.New(reply)), "+")
+		if !says && right != "" || says && !strings.Contains(strings.ToLower(reply), "'"+right+"'") && !ours.MatchString("+"+right) {
+			t.Fatalf("of %q: got %q", reply, right)
+		}
+	})
 }
 
 func TestAnAlertIsOfTheClientsCertificateIfItSaysSo(t *testing.T) {
