@@ -3,7 +3,9 @@ package membership_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -102,6 +104,31 @@ func FuzzParseObservation(f *testing.F) {
 		}
 		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Gen < 0 || rec.Base > quorum.MaxToken {
 			t.Fatalf("got %+v; want it refused", rec)
+		}
+	})
+}
+
+// FuzzStragglers: no matter what signs clients leave, each name is told of once, in plain text,
+// within the hour, the one seen last first.
+func FuzzStragglers(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	v := membership.View{Nodes: []membership.Observation{{Time: now}}}
+	f.Add("2 1799999990 a", "2 1799999999 b")
+	f.Add("2 1799999990 a", "2 1900000000 a")
+	f.Add("2 -9223372036854775808 a b", "2  \n")
+	f.Add("1 1799999990 a", "2 x a")
+	if got := v.Stragglers(2, [][]any{{"2 1799999990 a", nil}}); len(got) != 1 || got[0].Seen != 10*time.Second {
+		f.Fatalf("got %v of the first example; want a, 10 s ago, or this shows nothing", got)
+	}
+	f.Fuzz(func(t *testing.T, one, other string) {
+		got := v.Stragglers(2, [][]any{{one, other}})
+		for i, s := range got {
+			if s.Seen < 0 || s.Seen > membership.SignFor || i > 0 && (s.Name == got[0].Name || s.Seen < got[0].Seen) {
+				t.Fatalf("got %v", got)
+			}
+		}
+		if text := membership.Named(got); !fault.IsText(text) {
+			t.Fatalf("got %q", text)
 		}
 	})
 }
