@@ -41,7 +41,7 @@ type bar struct {
 // by 250 for what was added to it, and for one run of all measurements, with 210 lines of tests, and 19 of bench for the workload grown.
 // The words for users were raised by 140 for the steps of a rollout beside old clients, for a
 // test of one's own program that loses its lock, and for pages of one's own contenders.
-// The lines were raised by 680, 71 of them at the root, and those of tests by 870: for messages
+// The lines were raised by 680, 71 of them at the root, and those of tests by 905: for messages
 // (the right that is missing, what a command waits for, the next step for new nodes, votes in the
 // doctor's report), a change that names clients of the list before, two operators in drawn plans,
 // plans that are checked, lists in the search of elections, and the load under which operators
@@ -49,7 +49,7 @@ type bar struct {
 var bars = []bar{
 	{"lines of Go outside tests", 65985, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 86640, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 86655, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
