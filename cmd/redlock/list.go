@@ -131,7 +131,7 @@ their locks. It takes the longest lease, and finishes a change that was begun.`,
 func (a *app) changing(verb string, takes int, do func(context.Context, *redlock.Cluster, string, redlock.ChangeOptions) error) func(*flag.FlagSet) cli.Action {
 	return func(fs *flag.FlagSet) cli.Action {
 		dry := fs.Bool("dry-run", false, "say whether it can be done, and change nothing")
-		yes := fs.Bool("yes", false, "do not ask which clients have the list before: their locks end")
+		yes := fs.Bool("yes", false, "go on at once: clients that have the list before lose their locks")
 		timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
 		return func(ctx context.Context, args []string) error {
 			if err := cli.Exactly(takes, args, [...]string{"no arguments", "the ADDR of one node"}[takes]); err != nil {

@@ -206,10 +206,14 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 }
 
 // showNext prints what takes in the nodes that are new or returned, if there are any: a client
-// that only looks does not wait for them. Of a cluster that is there, locks may be held.
+// that only looks does not wait for them. Of a cluster that is there, locks may be held. No wait
+// helps where a record speaks of another list.
 func (a *app) showNext(status redlock.ClusterStatus) error {
 	waits := func(n redlock.NodeStatus) bool { return n.State == redlock.NodeBlank || n.State == redlock.NodeJoining }
-	if a.JSON || !slices.ContainsFunc(status.Nodes, waits) {
+	other := func(n redlock.NodeStatus) bool {
+		return n.State == redlock.NodeMisconfigured || n.State == redlock.NodeForeign || n.State == redlock.NodeBehind
+	}
+	if a.JSON || !slices.ContainsFunc(status.Nodes, waits) || slices.ContainsFunc(status.Nodes, other) {
 		return nil
 	}
 	p := a.NewPage() // each command in a line of its own, to be copied

@@ -279,7 +279,7 @@ func (v View) Standing(i int) (State, string) {
 		return Behind, fmt.Sprintf("its list of nodes (%s) is of generation %d, and the cluster's of %d: a client brings it up to date",
 			strings.Join(o.Record.Names, ", "), o.Record.Gen, v.newest.Gen)
 	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
-		return Misconfigured, fmt.Sprintf("its record is of %s (%s)%s; this client has %d%s: give all clients one list; docs/WHICH.md says how to change its length",
+		return Misconfigured, fmt.Sprintf("its record is of %s (%s)%s; this client has %d%s: give all clients one list; redlock nodes add and shrink change it (docs/WHICH.md)",
 			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.generation(), len(v.Names), v.listWords(o.Record))
 	}
 	if slices.Contains(v.retired(), v.Names[i]) {
