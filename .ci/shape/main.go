@@ -49,7 +49,7 @@ type bar struct {
 var bars = []bar{
 	{"lines of Go outside tests", 65990, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 86660, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 86680, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
