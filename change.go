@@ -19,9 +19,9 @@ type ChangeOptions struct {
 	DryRun   bool                 // look whether it could be done, and change nothing
 	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
 
-	// EndStragglers begins at once, and ends the locks of clients that have the list before the
-	// cluster's. Without it, a change waits until each that holds a lock has left its name: a third of MaxTTL and 2 s from when the cluster's list came into force.
-	// Where there is one, nothing is changed. A change that a quorum has begun is finished without it.
+	// EndStragglers begins at once, and ends the locks of clients that have the list before. Else
+	// a change waits until each that holds a lock has left its name, MaxTTL/3 and 2 s from when
+	// the list came into force. Where there is one, nothing is changed, unless a quorum has begun.
 	EndStragglers bool
 }
 
@@ -44,9 +44,9 @@ type ChangeProgress struct {
 // the cluster's nodes, and the new one, which is named and empty. Clients of the list as it
 // was go on until the next change begins. Give them the next list before that.
 //
-// It takes MaxTTL and a few seconds, soon after another change a third more, and blocks until the new node votes, or ctx is done. Where it ends
-// early, call it again, from any client: it finishes what was begun. Where the list has the
-// node already, it returns nil once enough nodes know.
+// It takes MaxTTL and a few seconds, soon after another change a third more, and blocks until
+// the new node votes, or ctx is done. Where it ends early, call it again, from any client: it
+// finishes what was begun. Of a node that is in the list, it returns nil once enough nodes know.
 //
 // ErrInvalidNode: name is none of this Locker's nodes, or was always in the list.
 // ErrStragglers: clients have the list before the cluster's (ChangeOptions.EndStragglers).
@@ -136,13 +136,13 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 }
 
 // spare is why a change must not begin yet: it would end the locks of clients that have the list
-// before the cluster's. Those that hold a lock leave their names when they
-// meet the cluster's list: so it waits until all have. A name that was left earlier holds
-// nothing up, since its client may have the cluster's list by now.
+// before the cluster's. Those that hold a lock leave their names when they meet the cluster's
+// list: so it waits until all have. A name that was left long ago holds nothing up, since its
+// client may have the cluster's list by now.
 func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions) error {
 	for began := l.clock.Now(); ; {
 		v := l.tracker.View()
-		if !ch.Spares(v) || v.Newest().Gen > ch.Gen {
+		if !ch.Spares(v) {
 			return nil
 		}
 		seen := l.stragglers(ctx, v, ch.Gen)

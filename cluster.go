@@ -69,7 +69,7 @@ type ClusterStatus struct {
 
 	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
 	List       []string // the latest list that a record shows; nil if none is found
-	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle", or "add, shrink or settle" (which is not known yet); call it again to finish it
+	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle"; "add, shrink or settle" if none was proposed yet; call it again to finish it
 
 	// Stragglers have the list before the latest, and used it within the hour, by the nodes'
 	// clocks. The next change ends their locks. One that idles, only waits or is cut off is not seen. A node tells of 64.

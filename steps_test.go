@@ -3,16 +3,11 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
@@ -414,21 +409,10 @@ func TestTwoHoldWhereAQuorumJumpedUntilTheFirstHears(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := redlocktest.Start(t, 5)
-			var clients []redis.UniversalClient
-			var dead atomic.Bool
-			for _, n := range nodes.Nodes() {
-				o := n.Options()
-				o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-					c, err := n.Dial(ctx)
-					return wire{c, &dead}, err
-				}
-				c := redis.NewClient(o)
-				defer c.Close()
-				clients = append(clients, c)
-			}
-			first := mustAcquire(t, lockerWith(t, clients, redlock.WithNodeNames(nodes.Names()...)), "orders/42")
+			var wire cable
+			first := mustAcquire(t, lockerWith(t, wire.clients(t, nodes), redlock.WithNodeNames(nodes.Names()...)), "orders/42")
 			time.Sleep(time.Second)
-			dead.Store(cut)
+			wire.cut.Store(cut)
 			for _, n := range nodes.Nodes()[:3] {
 				n.Miniredis().SetTime(time.Now().Add(time.Minute))
 			}
@@ -440,22 +424,9 @@ func TestTwoHoldWhereAQuorumJumpedUntilTheFirstHears(t *testing.T) {
 			left := first.Remaining()
 			<-first.Done()
 			both := time.Since(began)
-			if most := 300 * time.Millisecond; !cut && both > most || cut && (both < left-time.Second || both > left) {
+			if !cut && both > 300*time.Millisecond || cut && (both < left-time.Second || both > left) {
 				t.Errorf("cut %v: two held for %v, with %v of validity left: %v", cut, both, left, first.Err())
 			}
 		})
 	}
-}
-
-// wire is a connection that is dead once it is cut.
-type wire struct {
-	net.Conn
-	cut *atomic.Bool
-}
-
-func (w wire) Write(b []byte) (int, error) {
-	if w.cut.Load() {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return w.Conn.Write(b)
 }

@@ -65,7 +65,7 @@ func (c *contest) pings(ctx context.Context, servers []*redisserver.Server) {
 	for i, s := range servers {
 		clients[i] = s.Client()
 	}
-	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	for ; ctx.Err() == nil; locktest.Pause(time.Millisecond) {
 		for _, client := range clients {
 			began := time.Now()
 			_ = client.Ping(ctx).Err()
@@ -116,17 +116,21 @@ func (g *growth) load(t *testing.T, l *redlock.Locker) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
+// goesOn waits until some thousand more locks were taken.
+func (g *growth) goesOn(t *testing.T, what string) {
+	t.Helper()
+	enough := g.count.Load() + 5000
+	locktest.PollUntil(t, time.Minute, what+": it goes on", func() bool { return g.count.Load() >= enough })
+}
+
 // change adds a server, or takes it out again. With k, an operator dies at its k-th command
 // that changes a node, and the next one finishes; change tells whether one died.
 func (g *growth) change(t *testing.T, verb string, server *redisserver.Server, k int) (died bool) {
 	t.Helper()
-	after := append(slices.Clone(g.servers), server)
-	if verb == "shrink" {
-		after = slices.DeleteFunc(after, func(s *redisserver.Server) bool { return s == server })
-	}
-	told := after
-	if verb == "shrink" {
-		told = g.servers
+	told := g.servers // the list with the server
+	after := slices.DeleteFunc(slices.Clone(told), func(s *redisserver.Server) bool { return s == server })
+	if verb == "add" {
+		told, after = append(after, server), append(after, server)
 	}
 	var names, urls []string
 	for _, s := range told {
@@ -168,7 +172,7 @@ func (g *growth) underLoad(t *testing.T, verb string, server *redisserver.Server
 		}
 	}
 	stop := g.load(t, l)
-	time.Sleep(time.Second)
+	g.goesOn(t, what)
 	usual, _ := g.slowestSince()
 	began, before := time.Now(), g.count.Load()
 	died = g.change(t, verb, server, k)
@@ -180,7 +184,7 @@ func (g *growth) underLoad(t *testing.T, verb string, server *redisserver.Server
 	if _, err := fresh.TryAcquire(t.Context(), "held/7"); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Errorf("%s: a held lock, by a client of the new list: got %v; want it taken", what, err)
 	}
-	time.Sleep(time.Second)
+	g.goesOn(t, what)
 	wantHeld(", with clients of both lists")
 	stop()
 	stopFresh()

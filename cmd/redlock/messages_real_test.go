@@ -58,14 +58,15 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		{"-del", "exec --ttl 3s k true", 0, []string{"close: not released on node 0 (", "redlock nodes acl prints the rights; blocked there for up to "}},
 		{"-watch", "release k --force --yes", 69, []string{"'watch' command; redlock nodes acl --for release", "prints the rights"}},
 		{"-hmget", "nodes", 69, []string{"misconfigured", "the user's ACL lacks a right (+hmget): ", "; redlock nodes acl prints the rights"}},
-		{"-hmget", "status k", 69, []string{"misconfigured", "the user's ACL lacks a right (+hmget): "}}, // it was EXECABORT
-		{"-info", "status k", 69, []string{"misconfigured", ": INFO tells no run_id, "}},                 // it was told by nodes alone
+		{"-hmget", "status k", 69, []string{"misconfigured", "the user's ACL lacks a right (+hmget): "}},
+		{"-info", "status k", 69, []string{"misconfigured", ": INFO tells no run_id, "}}, // it was told by nodes alone
 		{"-pttl", "status k", 69, []string{"the user's ACL lacks a right (+pttl): "}},
 		{"-exec", "status k", 69, []string{"the user's ACL lacks a right (+exec): ", "redlock nodes acl, with status in --for, prints the rights"}},
 		{"-evalsha", "nodes", 69, []string{"misconfigured - - the user's ACL lacks a right (+evalsha): "}}, // it was told twice
 		{"-set", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+set): "}},
 		{"-script|load", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+script|load): "}},
 		{"-set -acl", "doctor", 2, []string{"it refuses to take a lock, which takes +set: "}},
+		{"resetkeys ~redlock:*", "status k", 69, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}}, // it was EXECABORT
 		{"resetkeys ~redlock:*", "exec -n k true", 78, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}},
 	} {
 		t.Run(c.lacks, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (a *app) waitedFor(status redlock.ClusterStatus) (cause, words, remedy stri
 		}
 	}
 	remedy = " (see: redlock doctor)"
-	if joining {
+	if joining && status.ID == "" { // of a cluster that is there, locks may be held
 		remedy = " (at once, if no lock made before is held: " + a.admitLine(status) + ")"
 	}
 	var nodes []string

@@ -81,7 +81,7 @@ type denial struct {
 	name bool // the right is there, but not for a key of this name
 }
 
-const rightsRemedy = "Grant it: redlock nodes acl --for lock,wait,doctor prints the ACL SETUSER of a user who locks, waits and runs the doctor; add to that list what else the user does, such as share, status, or without-membership"
+const rightsRemedy = "Grant it: redlock nodes acl --for lock,wait,doctor prints the ACL SETUSER of a user who locks, waits and runs the doctor; it replaces all that the user may: give its PATTERN, and add what else it does, such as share, status, or without-membership"
 
 var (
 	aboutRights = diagnosis{

@@ -352,17 +352,18 @@ func TestOfTwoOperatorsAtOnceOneFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, 3, 1)
 		locks := heldBy(t, y.locker(t, 0, 1, 2), 5)
-		results := make(chan error, 2)
+		results, overtaken := make(chan error, 2), false
 		go func() {
-			results <- y.locker(t, 0, 1, 2, 3).Cluster().Add(t.Context(), "node-3", redlock.ChangeOptions{})
+			told := func(p redlock.ChangeProgress) { overtaken = overtaken || p.Of == 0 }
+			results <- y.locker(t, 0, 1, 2, 3).Cluster().Add(t.Context(), "node-3", redlock.ChangeOptions{Progress: told})
 		}()
 		time.Sleep(time.Second)
 		go func() {
 			results <- y.locker(t, 0, 1, 2).Cluster().Shrink(t.Context(), "node-2", redlock.ChangeOptions{})
 		}()
 		first, second := <-results, <-results
-		if !errors.Is(first, redlock.ErrContested) || second != nil {
-			t.Errorf("got %v and %v; want that the first was overtaken, and nothing", first, second)
+		if !errors.Is(first, redlock.ErrContested) || second != nil || overtaken {
+			t.Errorf("got %v and %v, and progress without nodes %t; want that the first was overtaken, and nothing", first, second, overtaken)
 		}
 		wantHeld(t, "after both", locks)
 		if s := locktest.Status(t, y.locker(t, 0, 1)); s.Generation != 1 || s.Votes() != 2 {

@@ -108,6 +108,30 @@ func FuzzParseObservation(f *testing.F) {
 	})
 }
 
+// A node whose clock was set back since it has the list can't tell for how long it has had it:
+// then who waits for it counts.
+func TestANodeWhoseClockWasSetBackIsWaitedForByOurs(t *testing.T) {
+	const whole = maxTTL/3 + 2*time.Second
+	now := time.Unix(1_800_000_000, 0)
+	rec := listed(1, nodeNames[:2], nodeNames[:1])
+	c := membership.Change{Cluster: rec.Cluster, Gen: 1}
+	for _, tt := range []struct{ age, waited, want time.Duration }{
+		{0, 0, whole},
+		{time.Second, 0, whole - time.Second},
+		{time.Second, 3 * time.Second, whole - 3*time.Second},
+		{whole, 0, 0},
+		{-time.Hour, 0, whole},
+		{-time.Hour, time.Second, whole - time.Second},
+		{-time.Hour, whole, 0},
+	} {
+		rec.Since = now.Add(-tt.age)
+		v := membership.View{Config: membership.NewConfig(nodeNames[:1], maxTTL, false), Nodes: []membership.Observation{{Answered: true, Recorded: true, Record: rec, Time: now}}}
+		if got := v.Unsigned(c, tt.waited); got != tt.want {
+			t.Errorf("%v after it came, %v waited: got %v more; want %v", tt.age, tt.waited, got, tt.want)
+		}
+	}
+}
+
 // FuzzStragglers: no matter what signs clients leave, each name is told of once, in plain text,
 // within the hour, the one seen last first.
 func FuzzStragglers(f *testing.F) {

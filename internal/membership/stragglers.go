@@ -15,7 +15,8 @@ import (
 
 // Stragglers are clients of the list before the latest: the next change ends their locks. Each
 // leaves a sign on the nodes that vote for it, when it verifies them, so that an operator
-// knows. Others leave none. They are dated by the nodes' clocks. An operator is asked by them; no vote rests on one.
+// knows. Others leave none. They are dated by the nodes' clocks. By them an operator is asked; no
+// vote rests on one.
 
 const (
 	// SignEvery is how old a straggler's sign may get while it uses the node.
@@ -72,8 +73,8 @@ func (t *Tracker) Straggles(r Record) bool {
 	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted)
 }
 
-// Stragglers are the clients of the list before the one of that generation, by each node's signs: the one seen
-// last comes first. Signs of an earlier list say nothing any more.
+// Stragglers are the clients of the list before the one of that generation, by each node's signs:
+// the one seen last comes first. Signs of an earlier list say nothing any more.
 func (v View) Stragglers(generation int, signs [][]any) (out []Straggler) {
 	for i, node := range v.Nodes {
 		for _, sign := range signs[i] {

@@ -69,7 +69,7 @@ const (
 	// One node's word is no lock yet (Client, Resource, Node, Token).
 	Granted Kind = "granted"
 	// Broke: a fault begins (Fault, and Node if it is of one node; Text says it in words;
-	// Value has the numbers of the nodes in the list, if it is a change of the list.
+	// For a change of the list, Value has the numbers of its nodes.
 	Broke Kind = "broke"
 	// Mended: a fault ends (Fault, Node and Value, as it began).
 	Mended Kind = "mended"
