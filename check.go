@@ -145,7 +145,7 @@ type FindingCode string
 // The codes, by what they are about: reaching the node, the server, its memory,
 // its rights, time, the cluster, the client.
 const (
-	FindingUnreachable FindingCode = "unreachable" // it does not answer; of the cluster, no quorum votes
+	FindingUnreachable FindingCode = "unreachable" // it does not answer
 	FindingCredentials FindingCode = "credentials" // it refuses the password or the user
 	FindingTLS         FindingCode = "tls"         // a certificate is not accepted, or one side speaks no TLS
 	FindingBusy        FindingCode = "busy"        // a script or function runs there, and nothing else
@@ -189,6 +189,7 @@ const (
 	FindingRetired     FindingCode = "retired"            // it abstains for ever
 	FindingBlank       FindingCode = "blank"              // it has not joined yet
 	FindingNoCluster   FindingCode = "no-cluster"         // no cluster has a quorum of these nodes
+	FindingNoQuorum    FindingCode = "no-quorum"          // too few nodes vote
 	FindingDial        FindingCode = "client-dial"        // a cut-off node blocks its writer
 	FindingPool        FindingCode = "client-pool"        // one connection for everything
 	FindingLimiter     FindingCode = "client-limiter"     // a breaker or rate limiter of the client may refuse commands

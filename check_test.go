@@ -259,7 +259,7 @@ func TestCheckFailsWhenNothingCanBeLearned(t *testing.T) {
 		if !errors.Is(err, redlock.ErrNoQuorum) || !errors.As(err, &none) || len(none.Nodes) != 3 {
 			t.Errorf("when no node answers: got %v; want *QuorumError with ErrNoQuorum", err)
 		}
-		wantFound(t, r, faultUnknown, found{faultError, redlock.FindingUnreachable, -1}, found{faultError, redlock.FindingUnreachable, 0},
+		wantFound(t, r, faultUnknown, found{faultError, redlock.FindingNoQuorum, -1}, found{faultError, redlock.FindingUnreachable, 0},
 			found{faultError, redlock.FindingUnreachable, 1}, found{faultError, redlock.FindingUnreachable, 2})
 		if err := l.Close(); err != nil {
 			t.Logf("Close: %v", err)

@@ -186,12 +186,16 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 		pl := v.Next(i, now, p)
 		if pl.Cause != "" {
 			node.Cause = pl.Cause
-			if pl.Waiting {
-				node.State, node.Left = NodeJoining, max(pl.Until.Sub(now), 0)
-			}
 		}
-		if obstacle, misfit := v.Obstacle(i); misfit && state == membership.Blank {
-			node.State, node.Cause, node.Left = NodeMisconfigured, why+"; "+obstacle, 0
+		waits := pl.Waiting || pl.Action == membership.DoNotice && v.Fault(i) == nil
+		if waits {
+			node.State, node.Left = NodeJoining, max(pl.Until.Sub(now), 0)
+		}
+		if obstacle, misfit := v.Obstacle(i); state == membership.Blank && (misfit || waits && obstacle != "") {
+			node.State, node.Cause, node.Left = NodeBlank, why+"; "+obstacle, 0
+			if misfit {
+				node.State = NodeMisconfigured
+			}
 		}
 		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
 			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)

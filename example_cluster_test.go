@@ -111,7 +111,7 @@ func ExampleCluster_Status() {
 	}
 	// Output:
 	// node-0 member
-	// node-1 blank
+	// node-1 joining
 	// node-2 member
 	// node-3 member
 	// node-4 unreachable

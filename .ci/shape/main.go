@@ -45,15 +45,16 @@ type bar struct {
 // (the right that is missing, what a command waits for, the next step for new nodes, votes in the
 // doctor's report), a change that names clients of the list before, two operators in drawn plans,
 // plans that are checked, lists in the search of elections, and the load under which operators
-// are killed.
+// are killed. And once more by 60 and 40, of which the root 5, with a test each: no command advises what does not
+// help, and each names what a user lacks.
 var bars = []bar{
-	{"lines of Go outside tests", 65990, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 66050, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 86680, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 86720, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
-	{"lines of the root", 5171, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root", 5176, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
 	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
 	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
 	{"methods of Node", 45, 0, func(*tree) int { return methods("internal/node", "Node") }},

@@ -38,7 +38,8 @@ that dies is followed within its TTL and some round trips.
 
 HUP, INT, QUIT, TERM, USR1, USR2, ALRM, WINCH, TSTP and CONT are passed on to the group of
 CMD. While it waits to lead, the first four end lead, and the others do nothing, but that
-TSTP stops it. After INT, QUIT or TERM it does not campaign again, however CMD ends.
+TSTP stops it; HUP and INT do nothing where a shell began lead with them ignored, as nohup
+and & do. After INT, QUIT or TERM it does not campaign again, however CMD ends.
 
 With --revocable, others may ask for the lead (redlock revoke). The group of CMD gets
 --revoked-signal then, once; when CMD ends, lead resigns.

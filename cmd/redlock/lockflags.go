@@ -33,7 +33,8 @@ type lockFlags struct {
 	limit    int  // 0 if none
 	lets     bool // --revocable
 	keys     []string
-	session  *session               // set by withLocks
+	app      *app // set by withLocks, as is session
+	session  *session
 	given    func(flag string) bool // it was given: 0 is refused then, though 0 is the default of some
 	signals  chan os.Signal         // that ask for the end, from before anything is sent
 	held     stopwatch              // since the lock was granted
@@ -142,6 +143,8 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 			err = lengthen(ctx, held, f.ttl)
 		}
 	}()
+	end := f.tellHeld(ctx)
+	defer end()
 	var by os.Signal
 	select {
 	case by = <-f.signals:
@@ -161,7 +164,7 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	case by != nil:
 		return nil, &cli.StatusError{Code: cli.SignalStatus(by), Cause: fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &cli.StatusError{Code: f.busyCode, Cause: err}
+		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (redlock status shows who holds it)", err)}
 	case err != nil:
 		return nil, err
 	}

@@ -36,7 +36,8 @@ func nodesCommand(a *app) cli.Command {
 that has waited for longer than this one takes it in earlier; a blank one
 needs something else first, which its last column says; retired, foreign, misconfigured
 and unreachable nodes do not vote, nor does a member that refuses writes: the last column
-has its words. Exit status 69 if fewer than a quorum vote.`,
+has its words. It only looks: a right that exec lacks is seen by redlock doctor.
+Exit status 69 if fewer than a quorum vote.`,
 		Define: func(*flag.FlagSet) cli.Action {
 			return func(ctx context.Context, args []string) error {
 				if err := cli.Exactly(0, args, "no arguments, or join, admit, retire, lower, add, shrink or settle"); err != nil {
@@ -174,6 +175,8 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	id, color := status.ID, cli.Green
 	if n := silent(status); id == "" && len(status.Nodes)-n < status.Quorum {
 		id = fmt.Sprintf("unknown (%d of %d nodes do not answer)", n, len(status.Nodes))
+	} else if id == "" && slices.ContainsFunc(status.Nodes, func(n redlock.NodeStatus) bool { return n.State == redlock.NodeMember }) {
+		id = "unknown (too few records)"
 	} else if id == "" {
 		id = "none yet"
 	}
@@ -205,22 +208,29 @@ func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	return a.Flush(p)
 }
 
-// showNext prints what takes in the nodes that are new or returned, if there are any: a client
+// showNext prints what takes in the nodes that a wait brings in, if there are any: a client
 // that only looks does not wait for them. Of a cluster that is there, locks may be held. No wait
-// helps where a record speaks of another list.
+// helps where a record speaks of another list, or where something else must happen first
+// (NodeBlank): with strict recovery that is an operator's word, which the node's cause asks for.
 func (a *app) showNext(status redlock.ClusterStatus) error {
-	waits := func(n redlock.NodeStatus) bool { return n.State == redlock.NodeBlank || n.State == redlock.NodeJoining }
+	waits := func(n redlock.NodeStatus) bool { return n.State == redlock.NodeJoining }
 	other := func(n redlock.NodeStatus) bool {
 		return n.State == redlock.NodeMisconfigured || n.State == redlock.NodeForeign || n.State == redlock.NodeBehind
 	}
-	if a.JSON || !slices.ContainsFunc(status.Nodes, waits) || slices.ContainsFunc(status.Nodes, other) {
+	if a.JSON || slices.ContainsFunc(status.Nodes, other) {
 		return nil
 	}
-	p := a.NewPage() // each command in a line of its own, to be copied
-	p.WriteString(cli.Note("new and returned nodes are taken in after a wait, by:"))
-	p.WriteString("  redlock nodes join --wait\n")
-	if status.ID == "" {
-		p.WriteString(cli.Note("or at once, on your word that no lock made before on these nodes is held, by:"))
+	p, or := a.NewPage(), "" // each command in a line of its own, to be copied
+	if slices.ContainsFunc(status.Nodes, waits) {
+		p.WriteString(cli.Note("new and returned nodes are taken in after a wait, by:"))
+		p.WriteString("  redlock nodes join --wait\n")
+		or = "or "
+	}
+	asked := func(n redlock.NodeStatus) bool {
+		return strings.Contains(n.Cause, "redlock nodes admit --strict-recovery")
+	}
+	if status.ID == "" && or != "" || slices.ContainsFunc(status.Nodes, asked) {
+		p.WriteString(cli.Note(or + "at once, on your word that no lock made before on these nodes is held, by:"))
 		p.WriteString("  " + a.admitLine(status) + "\n")
 	}
 	return a.Flush(p)
@@ -294,11 +304,16 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	outside, joining := 0, 0
+	// A wait alone does not bring in those that are stuck, but it goes on, and may do when what
+	// keeps them out has been mended.
+	outside, joining, stuck := 0, 0, 0
 	for _, n := range status.Nodes {
 		switch n.State {
-		case redlock.NodeBlank, redlock.NodeJoining, redlock.NodeBehind:
+		case redlock.NodeJoining, redlock.NodeBehind:
 			joining++
+			outside++
+		case redlock.NodeBlank:
+			stuck++
 			outside++
 		case redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured: // no wait brings those in
 			outside++
@@ -313,7 +328,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		if outside > 0 && joining == 0 {
+		if outside > 0 && joining+stuck == 0 {
 			return configuration("nodes join: no wait takes in the nodes that do not vote: the list says why")
 		}
 		if outside > 0 || status.Votes() < status.Quorum {

@@ -268,6 +268,22 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 	}
 }
 
+// A master that forgot is not taken in beside one that is down, after any wait or on any word,
+// while only one is left that knows the cluster.
+func TestNodesGivesNoAdviceThatDoesNotHelp(t *testing.T) {
+	t.Parallel()
+	servers, nodes := blanks(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec})
+	run(t, nodes, "nodes", "admit", "--yes").want(t, 0)
+	must(t, servers[2].RestartEmpty(), servers[1].Kill())
+	r := run(t, nodes, "nodes", "--node-timeout", "1s")
+	r.want(t, 69, "cluster unknown (too few records): 1 vote of 3", "blank  ", "every node must answer, and", servers[1].Addr()+" does not")
+	if strings.Contains(r.out, "taken in") || strings.Contains(r.out, "admit") {
+		t.Errorf("got %s; want no advice", r.out)
+	}
+	must(t, servers[1].Restart())
+	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 69, "1 vote ", "joining  <= ", "\n  redlock nodes join --wait\n")
+}
+
 // One full server of three keeps a new cluster from being founded.
 func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	t.Parallel()

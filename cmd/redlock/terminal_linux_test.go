@@ -106,6 +106,26 @@ func TestATerminalHasColoursUnlessNoColorIsSet(t *testing.T) {
 	}
 }
 
+// A person who waits for another holder is told so, where a job of cron is not
+// (TestWhoWaitsForAHolderIsToldNothing).
+func TestWhoWaitsForAHolderAtATerminalIsToldSo(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	lock, err := open(t, nodes).Acquire(t.Context(), "k")
+	must(t, err)
+	cmd := prepare(t, nodes, "exec", "--node-timeout", "1s", "k", "echo", "got it")
+	cmd.Args = append([]string{"sh", "-c", `exec "$0" "$@" 2>&1`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	k := sit(t, cmd)
+	k.sees(t, "waiting for k: others hold it; redlock status shows who")
+	must(t, lock.Release(t.Context()))
+	k.sees(t, "got it")
+	k.wait(t).want(t, 0)
+	if n := strings.Count(k.screen.String(), "waiting"); n != 1 {
+		t.Errorf("got %q; want it told once", k.screen.String())
+	}
+}
+
 func TestATerminalStaysUsable(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)

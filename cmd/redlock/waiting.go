@@ -25,11 +25,11 @@ const (
 )
 
 // withLocks runs a command that takes locks. While it waits for a quorum, it says why there
-// is none: a job of cron would hang for ever, and mail nothing. It is silent while others
-// hold the lock, as flock is: that is what a lock is for.
+// is none: a job of cron would hang for ever, and mail nothing. While others hold the lock it
+// is silent, as flock is, but to a person (tellHeld).
 func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	return a.withSession(ctx, func(ctx context.Context, s *session) error {
-		f.session = s
+		f.app, f.session = a, s
 		watching, stop := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		bound := ""
@@ -98,6 +98,20 @@ func (a *app) telling(ctx context.Context, look func(context.Context) (cause, wo
 		}
 	})
 	return func() { cancel(); watch.Wait() }
+}
+
+// tellHeld says at a terminal, where somebody looks, that others hold what is waited for. It
+// asks no node: who they are may change, and status shows it.
+func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
+	if f.now || !cli.IsTerminal(f.app.Err) {
+		return func() {}
+	}
+	return f.app.telling(ctx, func(context.Context) (cause, words string) {
+		if f.session.lacking() > 0 { // tellWaits says why
+			return "", ""
+		}
+		return "held", "waiting for " + labelOf(f.keys) + ": others hold it; redlock status shows who"
+	})
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.

@@ -250,6 +250,7 @@ const (
 	FindingRetired     FindingCode = "retired"
 	FindingBlank       FindingCode = "blank"
 	FindingNoCluster   FindingCode = "no-cluster"
+	FindingNoQuorum    FindingCode = "no-quorum"
 	FindingDial        FindingCode = "client-dial"
 	FindingPool        FindingCode = "client-pool"
 	FindingLimiter     FindingCode = "client-limiter"

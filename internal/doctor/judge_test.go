@@ -180,10 +180,10 @@ var judged = []struct {
 		for i := range 3 {
 			d.exams[i].err = errors.New("connection refused")
 		}
-	}, "error unreachable: Nothing can be locked, and no lock is renewed, until a quorum votes; error unreachable 0: while a quorum of the others does; error unreachable 1; error unreachable 2"},
+	}, "error no-quorum: Nothing can be locked, and no lock is renewed, until a quorum votes; error unreachable 0: while a quorum of the others does; error unreachable 1; error unreachable 2"},
 	{"two servers that are down, and one that forgot", func(d *doctor, _ *exam) {
 		d.exams[0].err, d.exams[1].err, d.exams[2].record = errors.New("connection refused"), errors.New("connection refused"), recordOf()
-	}, "error unreachable: until a quorum votes; error unreachable 0; error unreachable 1; info blank 2"},
+	}, "error no-quorum: until a quorum votes; error unreachable 0; error unreachable 1; info blank 2"},
 	{"a server that loads", silence(reply("LOADING Redis is loading")), "error unreachable 4: Wait"},
 	{"protected mode", silence(reply("DENIED Redis is running in protected mode")), "error unreachable 4: protected-mode no"},
 	{"protected mode, behind TLS", silence(fmt.Errorf("x: %w", node.ErrProtected)), "error unreachable 4: protected-mode no"},
@@ -248,10 +248,10 @@ var judged = []struct {
 		"warning writes-failed 4",
 	},
 
-	{"no right to vote", lacks(denial{"EVALSHA", "vote", SeverityError, false}), "error acl 4: redlock nodes acl --for lock,wait"},
-	{"no lesser right", lacks(denial{"PUBLISH", "wake", SeverityWarning, false}), "warning acl 4: nothing else says that it is missing"},
-	{"a right of another use", lacks(denial{"ZSCORE", "share a name", SeverityInfo, false}), "info acl 4: Nothing, unless the user does that too"},
-	{"a right to some names", lacks(denial{"MGET", "take a lock", SeverityError, true}), "info acl-names 4: WithPrefix"},
+	{"no right to vote", lacks(denial{"EVALSHA", "+evalsha", "vote", SeverityError, false}), "error acl 4: +evalsha. redlock nodes acl --for lock,wait"},
+	{"no lesser right", lacks(denial{"PUBLISH", "+publish", "wake", SeverityWarning, false}), "warning acl 4: nothing else says that it is missing"},
+	{"a right of another use", lacks(denial{"ZSCORE", "+zscore", "share a name", SeverityInfo, false}), "info acl 4: Nothing, unless the user does that too"},
+	{"a right to some names", lacks(denial{"MGET", "+mget", "take a lock", SeverityError, true}), "info acl-names 4: WithPrefix"},
 	{"rights that are not told", func(_ *doctor, e *exam) { e.aclErr = reply("NOPERM") }, "unknown acl 4: +acl|dryrun"},
 	{"a command that is not known", func(_ *doctor, e *exam) { e.unknown = []right{{"x", SeverityError, []any{"EVALSHA"}}} }, "error command 4: rename-command"},
 
@@ -262,8 +262,8 @@ var judged = []struct {
 	{"no right, as it was proved", refused("wait in line", "NOPERM no permissions"), "error refuses 4: ACL SETUSER"},
 	{"a command that is missing, as it was proved", refused("take a lock", "ERR unknown command 'EVALSHA'"), "error refuses 4: rename-command"},
 	{"something else refused", refused("take a lock", "ERR something"), "error refuses 4: the server's log"},
-	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "take a lock", SeverityError, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
-	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "take a lock", SeverityError, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
+	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "+pttl", "take a lock", SeverityError, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
+	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "+pttl", "take a lock", SeverityError, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
 	{"nobody is woken", refused("wake", "NOPERM x"), "warning refuses 4: wakes nobody"},
 
 	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},
@@ -433,10 +433,10 @@ func TestWhatTheUserMayNotIsReadOffTheServersSentence(t *testing.T) {
 	take := right{"take a lock", SeverityError, []any{"MGET", triedName, triedOwner}}
 	wake := right{"wake", SeverityWarning, []any{"PUBLISH", "redlock:wake:id", triedName}}
 	for text, want := range map[string]denial{
-		"User x has no permissions to run the 'mget' command":               {"MGET", "take a lock", SeverityError, false},
-		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "take a lock", SeverityError, false},
-		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "take a lock", SeverityError, true},
-		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "wake", SeverityWarning, false},
+		"User x has no permissions to run the 'mget' command":               {"MGET", "+mget", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "~redlock:*", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "+mget", "take a lock", SeverityError, true},
+		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "&redlock:wake:*", "wake", SeverityWarning, false},
 	} {
 		of := take
 		if want.lack == SeverityWarning {

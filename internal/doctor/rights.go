@@ -76,12 +76,13 @@ func rightsNeeded(resource string, unprotected bool) []right {
 // denial is a right that the user lacks.
 type denial struct {
 	what string // the command
+	rule string // of ACL SETUSER, which grants it
 	use  string
 	lack Severity
 	name bool // the right is there, but not for a key of this name
 }
 
-const rightsRemedy = "Grant it: redlock nodes acl --for lock,wait,doctor prints the ACL SETUSER of a user who locks, waits and runs the doctor; it replaces all that the user may: give its PATTERN, and add what else it does, such as share, status, or without-membership"
+const rightsRemedy = "redlock nodes acl --for lock,wait,doctor prints the ACL SETUSER with all rights of a user who locks, waits and runs the doctor, which replaces what the user may: give its PATTERN, and add what else it does, such as share, status, or without-membership"
 
 var (
 	aboutRights = diagnosis{
@@ -121,7 +122,7 @@ var (
 func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			e.denied = append(e.denied, denial{what: name, use: "run redlock", lack: SeverityError})
+			e.denied = append(e.denied, denial{what: name, rule: "+" + strings.ToLower(name), use: "run redlock", lack: SeverityError})
 		}
 	}
 	var err error
@@ -161,14 +162,17 @@ func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who 
 // the command, or the key that is refused.
 func newDenial(r right, reply, resource string) denial {
 	d := denial{what: r.name(), use: r.use, lack: r.lack}
+	d.rule = "+" + strings.ReplaceAll(strings.ToLower(d.what), " ", "|")
 	if strings.Contains(reply, "key") {
 		d.name = strings.Contains(reply, "'"+resource+"'")
 		if !d.name {
 			d.what += " on " + r.ownKeys()
+			d.rule = "~redlock:*"
 		}
 	}
 	if strings.Contains(reply, "channel") {
 		d.what += " on redlock:wake:*"
+		d.rule = "&redlock:wake:*"
 	}
 	return d
 }
@@ -219,7 +223,7 @@ func (d *doctor) rights(i int) {
 	if len(unknown) > 0 {
 		d.find(SeverityError, i, aboutNoCommand, "the server does not know %s", strings.Join(unknown, ", "))
 	}
-	lacks, names := map[Severity][]string{}, []string(nil)
+	lacks, rules, names := map[Severity][]string{}, map[Severity][]string{}, []string(nil)
 	for _, x := range e.denied {
 		text := fmt.Sprintf("%s (to %s)", x.what, x.use)
 		switch {
@@ -228,9 +232,15 @@ func (d *doctor) rights(i int) {
 		case !slices.Contains(lacks[x.lack], text):
 			lacks[x.lack] = append(lacks[x.lack], text)
 		}
+		if !x.name && !slices.Contains(rules[x.lack], x.rule) {
+			rules[x.lack] = append(rules[x.lack], x.rule)
+		}
 	}
 	for severity, about := range map[Severity]diagnosis{SeverityError: aboutRights, SeverityWarning: aboutWakeRights, SeverityInfo: aboutOtherRights} {
 		if all := lacks[severity]; len(all) > 0 {
+			if severity != SeverityInfo {
+				about.remedy = fmt.Sprintf("Grant it: ACL SETUSER %s %s. ", e.user, strings.Join(rules[severity], " ")) + rightsRemedy
+			}
 			d.find(severity, i, about, "the user %q may not %s", e.user, strings.Join(all, ", "))
 		}
 	}

@@ -124,7 +124,7 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	n, stands := v.Nodes[i].StandingNotice()
 	w := v.Waits[i]
 	if !stands || w.Notice != n {
-		return Plan{Action: DoNotice, Cause: v.Hindered(i, why)}
+		return Plan{Action: DoNotice, Until: now.Add(v.wait()), Cause: v.Hindered(i, why)}
 	}
 	until := v.due(i, p)
 	if now < until {
@@ -369,12 +369,19 @@ func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
 		return why + "; " + obstacle
 	}
 	left := v.due(i, p).Sub(now)
-	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over, or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held",
-		why, left.Round(100*time.Millisecond))
+	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over%s", why, left.Round(100*time.Millisecond), v.orAdmit())
 	if obstacle != "" {
 		text += "; but " + obstacle
 	}
 	return text
+}
+
+// orAdmit is what ends a wait at once. Of a cluster that is there, locks may be held.
+func (v View) orAdmit() string {
+	if v.Cluster() != "" {
+		return ""
+	}
+	return ", or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held"
 }
 
 // Obstacle is what keeps the blank node i out when its wait is over, as far as what

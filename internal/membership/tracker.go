@@ -232,7 +232,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	case state == Blank && v.Barred(i): // the fault is its neighbour's
 		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
-		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v), or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held", why, v.wait())
+		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.wait(), v.orAdmit())
 	default:
 		a.why = errors.New(why)
 	}

@@ -101,7 +101,7 @@ func TestABlankNodeRejoinsInFourSteps(t *testing.T) {
 	v.waits[1] = membership.Wait{}
 	wantPlan(t, v.next(1, start), membership.DoNotice, "lost its memory")
 	v.blank(1, start)
-	wantPlan(t, v.next(1, over-1), membership.DoWait, "Cluster.Admit")
+	wantPlan(t, v.next(1, over-1), membership.DoWait, "may have forgotten is over")
 	if until := v.next(1, over-1).Until; until != over {
 		t.Errorf("got a wait until %d; want %d", until, over)
 	}

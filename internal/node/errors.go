@@ -63,6 +63,9 @@ var errExchanged = errors.New("another server answers at this address than the o
 // errNoConnection is a pool whose connections are all in use. Nothing was sent.
 var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
 
+// errUnready is of a node that is slow, or of a client that is: too busy to send in time.
+var errUnready = fmt.Errorf("%w: the node timeout (WithNodeTimeout) ended before a connection was up, or before an earlier command's reply", round.ErrNotSent)
+
 // errUndialled is what a command meets on a connection to pin that would have to be
 // dialled first, where only the client itself may do that. It was not sent.
 var errUndialled = errors.New("not sent: its connection was not set up by the client itself")

@@ -291,7 +291,7 @@ func CloseRound(nodes []*Node, r *round.Round, decided bool) {
 	}
 	for i, n := range nodes {
 		if r.Votes[i].Outcome == quorum.Pending {
-			why := round.ErrNotSent
+			why := errUnready
 			if n.writer.conn.waits.Load() {
 				why = errNoConnection
 			}

@@ -12,7 +12,7 @@ import (
 // An attempt whose time ends while the writer waits for a connection names the pool, and one
 // that was not sent for another reason does not.
 func TestAnAttemptThatEndsBeforeThePoolHasAConnectionNamesThePool(t *testing.T) {
-	for waits, want := range map[bool]error{true: errNoConnection, false: round.ErrNotSent} {
+	for waits, want := range map[bool]error{true: errNoConnection, false: errUnready} {
 		n := &Node{Clock: clock.New(), writer: &writer{}}
 		n.writer.conn.waits.Store(waits)
 		r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), round.NewSleeper(n.Clock))

@@ -84,7 +84,7 @@ func (e *takenError) Error() string {
 	if e.shared {
 		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", e.left)
 	}
-	return fmt.Sprintf("held by another, %v left", e.left)
+	return fmt.Sprintf("held by another, whose lease has %v left", e.left)
 }
 
 // beyond tells whether the lease is longer than anyone may take. Two clocks may run apart by
