@@ -144,7 +144,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	slowly.Delay(tcpproxy.Requests, patient*3/5)
 	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
 	r := check(t, clients)
-	doctor.WantFound(t, r, doctor.SeverityUnknown, "error unreachable; warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+
+	doctor.WantFound(t, r, doctor.SeverityUnknown, "error no-quorum; warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+
 		"error eviction 3; warning persistence 3; error acl 4; unknown persistence 4; error version 5; error credentials 6; "+
 		"error mode 7; error refuses 7; unknown record 7; error other-n 8; warning round-trip 8; warning ttl-roundtrip 8; "+
 		"error record 9; warning client-pool 9; warning retired 10; warning client-dial 10; error same-server 11")
