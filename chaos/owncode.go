@@ -286,7 +286,7 @@ const shownOfTrace = 40
 // gives the same trace.
 func PlayVirtual(t *testing.T, p Plan, kit Kit) Run {
 	t.Helper()
-	run, err := p.judged(t, kit.Name, true, func(stage Stage) ([]Record, error) { return p.Play(stage, kit) })
+	run, err := p.judged(t, kit.Name, true, func(stage Stage) ([]Record, error) { return p.PlayWatched(stage, kit) })
 	if err != nil {
 		t.Error(err)
 	}

@@ -26,8 +26,9 @@ func (p Plan) Play(stage Stage, kit Kit) ([]Record, error) {
 }
 
 // PlayWatched is Play with a witness: the trace has what each node stores and how it is,
-// too, which a page draws. On a virtual stage all else happens as it
-// does without.
+// too, which a page draws. On a virtual stage all else happens as it does without, but for a
+// key whose end a step of the clock passed: a server drops it when somebody looks, and the
+// witness may be the only one before the clock is back.
 func (p Plan) PlayWatched(stage Stage, kit Kit) ([]Record, error) {
 	return p.play(stage, true, func(r *run, i int) error { return r.client(kit, i) })
 }

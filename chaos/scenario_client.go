@@ -77,8 +77,13 @@ func kleppmannPause(ctx context.Context, s *scene) {
 	ann, bob := s.pair(ctx)
 	late := Fault{Kind: Pause, Client: ann.Name, Where: AtReplies}
 	s.breakNow(late)
-	asked := s.asksOnce(ctx, ann)
+	asked := s.asksOnce(ctx, ann, scriptFor)
+	time.Sleep(aWhile) // her grants are given: bob, who asked at once, got there first in most plays
+	began := time.Now()
 	next := s.gets(ctx, bob, 2*scenarioLease)
+	if time.Since(began) < scenarioLease/2 {
+		must(errors.New("bob did not wait for the lease that ann was granted: nothing of hers was on its way"))
+	}
 	s.mend(late)
 	if <-asked == nil {
 		must(errors.New("ann got a lock out of replies that came too late"))
@@ -88,8 +93,10 @@ func kleppmannPause(ctx context.Context, s *scene) {
 }
 
 // asksOnce asks once for an actor, beside the script, and yields what came of it.
-func (s *scene) asksOnce(ctx context.Context, a *actor) <-chan error {
+func (s *scene) asksOnce(ctx context.Context, a *actor, within time.Duration) <-chan error {
 	return s.spawn(func() {
+		ctx, end := context.WithTimeout(ctx, within)
+		defer end()
 		_, err := a.Ask(ctx, only(scenarioResource), scenarioLease)
 		a.Quit(only(scenarioResource))
 		must(err)

@@ -157,7 +157,7 @@ func (s *scene) delayedAsk(ctx context.Context, delay time.Duration) (bob *actor
 	ann, bob := s.pair(ctx)
 	cut = Fault{Kind: CutRequests, Client: ann.Name, Node: Everything}
 	s.breakNow(cut)
-	asked = s.asksOnce(ctx, ann)
+	asked = s.asksOnce(ctx, ann, delay/2)
 	time.Sleep(delay)
 	return bob, cut, asked
 }
@@ -166,7 +166,7 @@ func (s *scene) delayedAsk(ctx context.Context, delay time.Duration) (bob *actor
 func (s *scene) arrives(cut Fault, asked <-chan error) {
 	s.mend(cut)
 	if <-asked == nil {
-		must(errors.New("ann got a lock although nothing of hers arrived"))
+		must(errors.New("ann's attempt went on until the cut was mended, and got the lock: bound it by the context that Acquire has (of go-redis: ContextTimeoutEnabled), or by a timeout of its own"))
 	}
 	time.Sleep(aWhile / 2) // all arrives
 }
