@@ -154,7 +154,7 @@ func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions)
 			}
 			return nil
 		case named != nil && (left <= 0 || o.DryRun):
-			return fmt.Errorf("%w: %s (redlock status KEY shows whether one of them holds it): give them the cluster's list, and run this again %v later; EndStragglers (--yes) ends their locks",
+			return fmt.Errorf("%w: %s (redlock status KEY shows whether one of them holds it): give them the cluster's list, and run this again %v after the last of them has ended; EndStragglers (--yes) ends their locks",
 				ErrStragglers, membership.Named(named), v.UntilIdle().Round(time.Second))
 		case o.DryRun:
 			return fmt.Errorf("%w: it is not yet known which clients have it, for %v more", ErrStragglers, left.Round(time.Second))

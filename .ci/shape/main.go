@@ -45,10 +45,11 @@ type bar struct {
 // (the right that is missing, what a command waits for, the next step for new nodes, votes in the
 // doctor's report), a change that names clients of the list before, two operators in drawn plans,
 // plans that are checked, lists in the search of elections, and the load under which operators
-// are killed. And once more by 60 and 40, of which the root 5, with a test each: no command advises what does not
-// help, and each names what a user lacks.
+// are killed. And once more by 65 and 40, of which the root 5, with a test each: no command advises what does not
+// help, and each names what a user lacks. The words for users by 75: what newcomers did not find (how to
+// secure masters, old schedulers, locks on fewer nodes).
 var bars = []bar{
-	{"lines of Go outside tests", 66050, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 66055, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
 	{"lines of Go tests", 86720, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
@@ -68,7 +69,7 @@ var bars = []bar{
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
 	{"lines of bench outside tests", 2644, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
-	{"words of the pages for users, without their index", 28460, 0, func(t *tree) int {
+	{"words of the pages for users, without their index", 28535, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
 	{"words of the evidence, ARCHITECTURE.md with it", 17910, 0, func(t *tree) int { return t.words(evidence) }},

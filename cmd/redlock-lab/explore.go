@@ -220,7 +220,7 @@ func without(name string) []redlock.Option {
 const comparer = "redlock-compare"
 
 // comparerFrom is how to get it.
-const comparerFrom = "cd chaos/contenders && go install ./redlock-compare"
+const comparerFrom = "cd redlock/chaos/contenders && go install ./redlock-compare"
 
 // comparerEnds is how long it has after a signal to end the servers that it has started. A
 // kill at once would leave etcd, databases and their directories behind.
@@ -235,8 +235,9 @@ and a page of pictures for each failure. What is not installed here is not playe
 table says so. A run takes ten to twenty minutes.
 
 It runs the program redlock-compare of PATH, with ARGs: redlock-lab compare -- -h shows which
-there are. The program has a module of its own. In a clone of this repository:
+there are. The program has a module of its own, which is not for go install ...@VERSION:
 
+  git clone https://github.com/quorumkit/redlock
   ` + comparerFrom + `
   redlock-lab compare -- -contenders redlock,etcd -scenarios pause
 
@@ -256,7 +257,7 @@ in PATH.`,
 func (a *app) compare(ctx context.Context, out string, args []string) error {
 	path, err := exec.LookPath(comparer)
 	if err != nil {
-		return &cli.StatusError{Code: cli.ExitNotFound, Cause: fmt.Errorf("compare: no %s in PATH; in a clone of redlock's repository: %s", comparer, comparerFrom)}
+		return &cli.StatusError{Code: cli.ExitNotFound, Cause: fmt.Errorf("compare: no %s in PATH: git clone https://github.com/quorumkit/redlock && %s", comparer, comparerFrom)}
 	}
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()

@@ -278,7 +278,7 @@ func showRuns(p *cli.Page, runs []chaos.Run) {
 		p.WriteString(cli.Note(about.Scenario + ": " + about.Claim))
 		p.Printf("%s backend, seed %d\n\n", about.Backend, about.Seed)
 	}
-	rows := [][]cli.Cell{cli.Row("CONTENDER", "GUARD", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "LONGEST WAIT", "VERDICT")}
+	rows := [][]cli.Cell{cli.Row("CONTENDER", "GUARD", "TWO HOLDERS", "WRITES", "REFUSED", "LOCKS", "MAX WAIT", "VERDICT")}
 	for _, r := range runs {
 		rows = append(rows, runRow(r))
 	}

@@ -56,6 +56,8 @@ func TestNodesAddAndShrinkGoOnAfterAKill(t *testing.T) {
 		}
 	}
 	run(t, both, "exec", "--node-timeout", "1s", "orders/42", "--", "true").want(t, 78, "generation 3")
+	run(t, other, args("retire", servers[1].Addr(), "--yes")...).want(t, 78, "nothing done", "redlock nodes shrink this one")
+	run(t, other, args()...).want(t, 0, "member")
 }
 
 // What can't be a node is refused by its own error, and no server shows that anything was tried.

@@ -138,7 +138,7 @@ func (a *app) showReport(r redlock.Report) error {
 	}
 	p.Printf("%d of %d nodes answered, %d vote, quorum %d: %s\n", r.Answered, r.Nodes, r.Votes, r.Quorum, plural(len(rows)-1, "finding"))
 	if r.Votes < r.Quorum {
-		p.WriteString(p.In(cli.Red, "nothing can be locked") + fmt.Sprintf(" until %d vote\n", r.Quorum))
+		p.WriteString(p.In(cli.Red, "nothing can be locked") + fmt.Sprintf(" by this client until %d vote\n", r.Quorum))
 	}
 	if text := serversOf(r); text != "" {
 		p.WriteString(cli.Note("servers: " + text))

@@ -108,8 +108,8 @@ func retireCommand(a *app) cli.Command {
 		About: `Has the node with this address (or name) abstain for ever, and marks its name on a quorum
 of the others. Then stop it, wait for the cluster's longest lease, and only then roll out
 the list with a new, blank node in its place: docs/OPERATIONS.md. Run it again if it says
-that marks are missing. Once nodes add, shrink or settle has changed the list, such a list
-is refused: add the new node, and shrink this one.`,
+that marks are missing. Once nodes add, shrink or settle has changed the list, this is
+refused: add the new node, and shrink this one.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			yes := fs.Bool("yes", false, "do it")
 			return func(ctx context.Context, args []string) error {
@@ -415,11 +415,16 @@ func (a *app) retire(ctx context.Context, s *session, name string, yes bool) err
 	if which < 0 {
 		return cli.Usagef("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
-	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place; once the list was changed, nodes add the new one and nodes shrink this one instead")
+	c := s.locker.Cluster()
+	if status, err := c.Status(ctx); err != nil {
+		return err
+	} else if status.Generation > 0 {
+		return configuration("nodes retire: nothing done: the list was changed, so one with another node in the place of %s would be refused: redlock nodes add the new one, and redlock nodes shrink this one", s.names[which])
+	}
+	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
 	if !yes {
 		return cli.Usagef("nodes retire: nothing done: give --yes if that is so")
 	}
-	c := s.locker.Cluster()
 	err := c.Retire(ctx, s.names[which])
 	if status, statusErr := c.Status(ctx); statusErr == nil {
 		err = errors.Join(a.showNodes(status, s), err)

@@ -158,12 +158,8 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	}
 	var out []string
 	for _, n := range status.Nodes {
-		switch n.State {
-		case redlock.NodeJoining:
+		if n.State == redlock.NodeJoining { // no wait brings in a blank one
 			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
-		case redlock.NodeBlank:
-			out = append(out, fmt.Sprintf("%s (%s)", n.Name, n.Cause))
-		case redlock.NodeUnreachable, redlock.NodeMember, redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured, redlock.NodeBehind:
 		}
 	}
 	if len(out) > 0 {

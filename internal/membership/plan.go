@@ -364,16 +364,11 @@ func (v View) vacancies(r Record) ([]Placement, string) {
 
 // waiting explains a wait: until when, why, and what would end it.
 func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
-	obstacle, misfit := v.Obstacle(i)
-	if misfit {
+	if obstacle, _ := v.Obstacle(i); obstacle != "" {
 		return why + "; " + obstacle
 	}
 	left := v.due(i, p).Sub(now)
-	text := fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over%s", why, left.Round(100*time.Millisecond), v.orAdmit())
-	if obstacle != "" {
-		text += "; but " + obstacle
-	}
-	return text
+	return fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over%s", why, left.Round(100*time.Millisecond), v.orAdmit())
 }
 
 // orAdmit is what ends a wait at once. Of a cluster that is there, locks may be held.

@@ -205,7 +205,7 @@ func (n *Node) Empty(ctx context.Context) error {
 		}
 	}
 	if err := keys.Err(); err != nil {
-		return fmt.Errorf("%s: whether it is empty was not learned (it takes SCAN, +scan in an ACL): %w", n.Name, Explain(err))
+		return fmt.Errorf("%s: whether it is empty was not learned (it takes SCAN, +scan in an ACL: redlock nodes acl --for grow): %w", n.Name, Explain(err))
 	}
 	return nil
 }
