@@ -98,7 +98,7 @@ type NodeStatus struct {
 	Name   string
 	State  NodeState
 	Cause  string        // why it does not vote, and what would admit it
-	Left   time.Duration // of the wait of a joining node; 0 if none
+	Left   time.Duration // of the wait of a joining node, once a client waits; 0 if none
 	MaxTTL time.Duration // of its record, the earlier one while it is lowered; 0 if it has none
 
 	// Strict tells that its record has strict recovery: while one such record is left,
@@ -138,10 +138,7 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	if err := fault.OfContext(ctx); err != nil {
 		return ClusterStatus{}, fault.Errorf("redlock: status: %w", err)
 	}
-	s := l.statusFor(l.tracker.Proposal())
-	for i, why := range refusals {
-		s.Nodes[i].Refusal = why
-	}
+	s := l.statusFor(l.tracker.Proposal(), refusals)
 	s.Stragglers = stragglersOf(l.stragglers(ctx, l.tracker.View(), s.Generation))
 	return s, nil
 }
@@ -170,9 +167,15 @@ func stragglersOf(seen []membership.Straggler) (out []Straggler) {
 	return out
 }
 
-// statusFor is what is known of the nodes, to the client that proposes p.
-func (l *core) statusFor(p membership.Proposal) ClusterStatus {
+// statusFor is what is known of the nodes, to the client that proposes p; refusals are what
+// each node refused just now, if it was asked: one that is to be taken in would be kept out by it.
+func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus {
 	v, now := l.tracker.View(), l.clock.Now()
+	for i, why := range refusals {
+		if state, _ := v.Standing(i); state == membership.Blank && why != "" && v.Fault(i) == nil {
+			v.Faults[i] = errors.New("refuses writes: " + why)
+		}
+	}
 	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names, Pending: v.Pending()}
 	for i, name := range v.Names {
 		state, why := v.Standing(i)
@@ -199,6 +202,9 @@ func (l *core) statusFor(p membership.Proposal) ClusterStatus {
 		}
 		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
 			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)
+		if refusals != nil {
+			node.Refusal = refusals[i]
+		}
 		s.Nodes[i] = node
 	}
 	return s
@@ -226,7 +232,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 	}
 	for late := false; ; {
 		pause := l.tracker.Settle(ctx, l.tracker.Proposal())
-		s := l.statusFor(l.tracker.Proposal())
+		s := l.statusFor(l.tracker.Proposal(), nil)
 		left, hope := s.outside()
 		if !hope {
 			return l.endJoin(ctx, late, s.shortOf(left))
@@ -356,7 +362,7 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	if err := fault.OfContext(ctx); err != nil {
 		return fault.Errorf("redlock: admit: %w", err)
 	}
-	s := l.statusFor(p)
+	s := l.statusFor(p, nil)
 	left, _ := s.outside()
 	if s.Votes() < s.Quorum {
 		left = s.shortOf(left)
@@ -378,7 +384,8 @@ func (c *Cluster) Admit(ctx context.Context) error {
 // Shrink the old one.
 //
 // ErrInvalidNode: name is none of this Locker's nodes. A name that a record of the
-// cluster does not list is refused with ErrMisconfigured: the mark would be of nobody.
+// cluster does not list is refused with ErrMisconfigured: the mark would be of nobody. So is
+// any, once the list of nodes was changed, or a change has begun: see Add and Shrink.
 // Where fewer than a quorum of the other members answer, Retire changes nothing and
 // returns ErrNoQuorum: one or two nodes can't spare one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
 // again), or that the node did not answer: then the marks stand, and it must be
@@ -405,6 +412,9 @@ func (c *Cluster) Retire(ctx context.Context, name string) error {
 	}
 	if cause := v.Stranger(name); cause != "" {
 		return fault.Errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
+	}
+	if v.Newest().Gen > 0 || v.Pending() != "" {
+		return fault.Errorf("redlock: retire %s: %w: the list of nodes was changed, so one with another node in its place would be refused: Cluster.Add (redlock nodes add) the new one, and Cluster.Shrink (redlock nodes shrink) this one", name, ErrMisconfigured)
 	}
 	if others := len(v.Members(node, 0)); others < l.quorum { // nothing is written that could not be finished
 		return fault.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)

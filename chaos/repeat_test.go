@@ -215,8 +215,15 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 	looked := func(r chaos.Record) bool {
 		return r.Kind == trace.Stored || r.Kind == trace.Turned || r.Kind == trace.Granted
 	}
-	play := func() []byte {
-		return trail(t, slices.DeleteFunc(chaos.PlayVirtual(t, p, p.Redlock("redlock")).Records, looked))
+	play := func() (trace []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
+			testkit.Must(t, err)
+			records, err := p.Play(stage, p.Redlock("redlock"))
+			testkit.Must(t, err, stage.Close())
+			trace = trail(t, slices.DeleteFunc(records, looked))
+		})
+		return trace
 	}
 	alone := play()
 	for range 3 { // a busy machine may stop a goroutine in one of them

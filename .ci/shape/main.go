@@ -45,17 +45,17 @@ type bar struct {
 // (the right that is missing, what a command waits for, the next step for new nodes, votes in the
 // doctor's report), a change that names clients of the list before, two operators in drawn plans,
 // plans that are checked, lists in the search of elections, and the load under which operators
-// are killed. And once more by 65 and 40, of which the root 5, with a test each: no command advises what does not
-// help, and each names what a user lacks. The words for users by 75: what newcomers did not find (how to
+// are killed. And once more by 100 and 55, of which the root 15, with a test each: no command advises what does not
+// help, and each names what a user lacks. The words for users by 80: what newcomers did not find (how to
 // secure masters, old schedulers, locks on fewer nodes).
 var bars = []bar{
-	{"lines of Go outside tests", 66055, 56000, func(t *tree) int { return t.lines(isCode) }},
+	{"lines of Go outside tests", 66090, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},
-	{"lines of Go tests", 86720, 72000, func(t *tree) int { return t.lines(isTest) }},
+	{"lines of Go tests", 86735, 72000, func(t *tree) int { return t.lines(isTest) }},
 	{"test files at the root", 50, 0, func(t *tree) int { return len(t.goFiles(isTest, inRoot)) }},
 	{"internal packages over 300 lines without tests of their own", 0, 0, (*tree).untested},
 	{"files of the root", 22, 0, func(t *tree) int { return len(t.goFiles(isCode, inRoot)) }},
-	{"lines of the root", 5176, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
+	{"lines of the root", 5186, 0, func(t *tree) int { return t.lines(isCode, inRoot) }},
 	{"lines of the root's largest circle", 1200, 0, func(t *tree) int { return circle(".") }},
 	{"methods of Acquirer and acquisition", 50, 0, func(*tree) int { return methods("internal/acquire", "Acquirer", "acquisition") }},
 	{"methods of Node", 45, 0, func(*tree) int { return methods("internal/node", "Node") }},
@@ -69,7 +69,7 @@ var bars = []bar{
 	{"lines of chaos/contenders outside tests", 3000, 0, func(t *tree) int { return t.lines(isCode, within("chaos/contenders/")) }},
 	{"lines of bench outside tests", 2644, 2500, func(t *tree) int { return t.lines(isCode, within("bench/")) }},
 	{"lines of the longest file outside tests", 600, 0, func(t *tree) int { return t.longest() }},
-	{"words of the pages for users, without their index", 28535, 0, func(t *tree) int {
+	{"words of the pages for users, without their index", 28540, 0, func(t *tree) int {
 		return t.words(func(f string) bool { return strings.HasPrefix(f, "docs/") && !evidence(f) && f != "docs/README.md" })
 	}},
 	{"words of the evidence, ARCHITECTURE.md with it", 17910, 0, func(t *tree) int { return t.words(evidence) }},

@@ -164,7 +164,7 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	case by != nil:
 		return nil, &cli.StatusError{Code: cli.SignalStatus(by), Cause: fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (redlock status shows who holds it)", err)}
+		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (redlock status KEY shows who holds it)", err)}
 	case err != nil:
 		return nil, err
 	}

@@ -229,7 +229,7 @@ func (a *app) showNext(status redlock.ClusterStatus) error {
 	asked := func(n redlock.NodeStatus) bool {
 		return strings.Contains(n.Cause, "redlock nodes admit --strict-recovery")
 	}
-	if status.ID == "" && or != "" || slices.ContainsFunc(status.Nodes, asked) {
+	if status.ID == "" && status.Pending == "" && or != "" || slices.ContainsFunc(status.Nodes, asked) {
 		p.WriteString(cli.Note(or + "at once, on your word that no lock made before on these nodes is held, by:"))
 		p.WriteString("  " + a.admitLine(status) + "\n")
 	}
@@ -320,21 +320,18 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		case redlock.NodeMember, redlock.NodeUnreachable:
 		}
 	}
+	wait = wait || timeout > 0 // nobody bounds a wait that is not wanted
+	if wait {
+		joining += stuck // they are taken in as well when what keeps them out is mended
+	}
 	if joining > 0 {
 		a.complain(joinBelief(status, joining, a.connection.maxTTL))
 	}
-	// --timeout alone means --wait: nobody bounds a wait that is not wanted.
-	if !wait && timeout == 0 {
+	if !wait {
 		if err := a.showNodes(status, s); err != nil {
 			return err
 		}
-		if outside > 0 && joining+stuck == 0 {
-			return configuration("nodes join: no wait takes in the nodes that do not vote: the list says why")
-		}
-		if outside > 0 || status.Votes() < status.Quorum {
-			return &cli.StatusError{Code: exitBusy, Cause: errors.New("nodes join: not done: give --wait to wait for them")}
-		}
-		return nil
+		return notJoined(outside, joining, stuck, status.Votes() < status.Quorum)
 	}
 	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
@@ -355,6 +352,20 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		return err
 	}
 	return a.showNodes(status, s)
+}
+
+// notJoined is what to do where nothing was waited for; nil if nothing is to be done. Those that
+// are stuck, a replica for instance, may need an operator, and no wait.
+func notJoined(outside, joining, stuck int, short bool) error {
+	switch {
+	case outside > 0 && joining+stuck == 0:
+		return configuration("nodes join: no wait takes in the nodes that do not vote: the list says why")
+	case joining == 0 && stuck > 0:
+		return &cli.StatusError{Code: exitBusy, Cause: errors.New("nodes join: not done: the list says what must happen first; then give --wait")}
+	case outside > 0 || short:
+		return &cli.StatusError{Code: exitBusy, Cause: errors.New("nodes join: not done: give --wait to wait for them")}
+	}
+	return nil
 }
 
 // joinBelief is what a join relies on, in numbers: the operator can compare them with the
@@ -416,11 +427,6 @@ func (a *app) retire(ctx context.Context, s *session, name string, yes bool) err
 		return cli.Usagef("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
 	}
 	c := s.locker.Cluster()
-	if status, err := c.Status(ctx); err != nil {
-		return err
-	} else if status.Generation > 0 {
-		return configuration("nodes retire: nothing done: the list was changed, so one with another node in the place of %s would be refused: redlock nodes add the new one, and redlock nodes shrink this one", s.names[which])
-	}
 	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
 	if !yes {
 		return cli.Usagef("nodes retire: nothing done: give --yes if that is so")

@@ -292,6 +292,9 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 	}
 	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
+	if r := run(t, nodes, append([]string{"nodes"}, flags...)...); r.code != 69 || !strings.Contains(strings.Join(strings.Fields(r.out), " "), "every node must be waited for, and "+servers[0].Addr()+" can't be") || strings.Contains(r.out, "taken in") {
+		t.Errorf("got %s; want why nobody is taken in, and no advice", r.out)
+	}
 	// nodes shows it at once, and a join without an end is silent of it no more.
 	p := start(t, prepare(t, nodes, append([]string{"nodes", "join", "--wait"}, flags...)...))
 	eventually(t, "why it waits", func() bool {

@@ -117,7 +117,7 @@ func TestWhoWaitsForAHolderAtATerminalIsToldSo(t *testing.T) {
 	cmd.Args = append([]string{"sh", "-c", `exec "$0" "$@" 2>&1`}, cmd.Args...)
 	cmd.Path = "/bin/sh"
 	k := sit(t, cmd)
-	k.sees(t, "waiting for k: others hold it; redlock status shows who")
+	k.sees(t, "waiting for k: others hold it; redlock status KEY shows who")
 	must(t, lock.Release(t.Context()))
 	k.sees(t, "got it")
 	k.wait(t).want(t, 0)

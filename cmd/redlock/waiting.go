@@ -100,17 +100,24 @@ func (a *app) telling(ctx context.Context, look func(context.Context) (cause, wo
 	return func() { cancel(); watch.Wait() }
 }
 
-// tellHeld says at a terminal, where somebody looks, that others hold what is waited for. It
-// asks no node: who they are may change, and status shows it.
+// tellHeld says once at a terminal, where somebody looks, that others hold what is waited for.
+// It does not say who: that may change, and status shows it. That a quorum votes is asked first:
+// where nodes are silent, an attempt may not yet have failed, with a long node timeout, and
+// nobody knows of a holder.
 func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
 	if f.now || !cli.IsTerminal(f.app.Err) {
 		return func() {}
 	}
-	return f.app.telling(ctx, func(context.Context) (cause, words string) {
-		if f.session.lacking() > 0 { // tellWaits says why
+	told := false
+	return f.app.telling(ctx, func(ctx context.Context) (cause, words string) {
+		if told || f.session.lacking() > 0 { // tellWaits says why
 			return "", ""
 		}
-		return "held", "waiting for " + labelOf(f.keys) + ": others hold it; redlock status shows who"
+		if status, err := f.session.locker.Cluster().Status(ctx); err != nil || status.Votes() < status.Quorum {
+			return "", ""
+		}
+		told = true
+		return "held", "waiting for " + labelOf(f.keys) + ": others hold it; redlock status KEY shows who"
 	})
 }
 
@@ -137,7 +144,7 @@ func (a *app) waitedFor(status redlock.ClusterStatus) (cause, words, remedy stri
 		}
 	}
 	remedy = " (see: redlock doctor)"
-	if joining && status.ID == "" { // of a cluster that is there, locks may be held
+	if joining && status.ID == "" && status.Pending == "" { // of a cluster that is there, locks may be held
 		remedy = " (at once, if no lock made before is held: " + a.admitLine(status) + ")"
 	}
 	var nodes []string
@@ -158,7 +165,8 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 	}
 	var out []string
 	for _, n := range status.Nodes {
-		if n.State == redlock.NodeJoining { // no wait brings in a blank one
+		// No wait brings in a blank one, and what keeps it out is in the error.
+		if n.State == redlock.NodeJoining {
 			out = append(out, fmt.Sprintf("%s (votes in %s)", n.Name, cli.Short(n.Left)))
 		}
 	}

@@ -58,7 +58,7 @@ func TestWhoWaitsForAHolderIsToldNothing(t *testing.T) {
 	_, err := open(t, nodes).Acquire(t.Context(), "k")
 	must(t, err)
 	p := start(t, prepare(t, nodes, "exec", "--node-timeout", "1s", "--wait", "4s", "k", "true"))
-	p.wait(t).want(t, 75, "not acquired", "whose lease has", "redlock status shows who holds it")
+	p.wait(t).want(t, 75, "not acquired", "whose lease has", "redlock status KEY shows who holds it")
 	if lines := strings.Count(p.stderr(), "\n"); strings.Contains(p.stderr(), "waiting") || lines > 2 {
 		t.Errorf("got %q; want the end alone", p.stderr())
 	}

@@ -66,7 +66,7 @@ var (
 		FindingBlank,
 		"It does not vote, and no wait brings it in while that is so",
 		"Mend what keeps it out, and any client does the rest in the background; if that is WithStrictRecovery: " +
-			"Cluster.Admit (redlock nodes admit), when no lock made before is held",
+			"Cluster.Admit (redlock nodes admit --strict-recovery), when no lock made before is held",
 	}
 	aboutNoCluster = diagnosis{
 		FindingNoCluster,

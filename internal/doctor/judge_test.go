@@ -248,7 +248,7 @@ var judged = []struct {
 		"warning writes-failed 4",
 	},
 
-	{"no right to vote", lacks(denial{"EVALSHA", "+evalsha", "vote", SeverityError, false}), "error acl 4: +evalsha. redlock nodes acl --for lock,wait"},
+	{"no right to vote", lacks(denial{"EVALSHA", "+evalsha", "vote", SeverityError, false}), "error acl 4: ACL SETUSER default +evalsha. redlock nodes acl --for lock,wait"},
 	{"no lesser right", lacks(denial{"PUBLISH", "+publish", "wake", SeverityWarning, false}), "warning acl 4: nothing else says that it is missing"},
 	{"a right of another use", lacks(denial{"ZSCORE", "+zscore", "share a name", SeverityInfo, false}), "info acl 4: Nothing, unless the user does that too"},
 	{"a right to some names", lacks(denial{"MGET", "+mget", "take a lock", SeverityError, true}), "info acl-names 4: WithPrefix"},
@@ -433,7 +433,7 @@ func TestWhatTheUserMayNotIsReadOffTheServersSentence(t *testing.T) {
 	take := right{"take a lock", SeverityError, []any{"MGET", triedName, triedOwner}}
 	wake := right{"wake", SeverityWarning, []any{"PUBLISH", "redlock:wake:id", triedName}}
 	for text, want := range map[string]denial{
-		"User x has no permissions to run the 'mget' command":               {"MGET", "+mget", "take a lock", SeverityError, false},
+		"User monkey has no permissions to run the 'mget' command":          {"MGET", "+mget", "take a lock", SeverityError, false},
 		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "~redlock:*", "take a lock", SeverityError, false},
 		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "+mget", "take a lock", SeverityError, true},
 		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "&redlock:wake:*", "wake", SeverityWarning, false},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,11 @@ var (
 func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			e.denied = append(e.denied, denial{what: name, rule: "+" + strings.ToLower(name), use: "run redlock", lack: SeverityError})
+			d := denial{what: name, rule: "+" + strings.ToLower(name), use: "run redlock", lack: SeverityError}
+			if strings.Contains(err.Error(), "key") {
+				d.rule = "~redlock:*"
+			}
+			e.denied = append(e.denied, d)
 		}
 	}
 	var err error
@@ -163,14 +168,17 @@ func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who 
 func newDenial(r right, reply, resource string) denial {
 	d := denial{what: r.name(), use: r.use, lack: r.lack}
 	d.rule = "+" + strings.ReplaceAll(strings.ToLower(d.what), " ", "|")
-	if strings.Contains(reply, "key") {
+	if _, what, ok := strings.Cut(reply, " has no permissions to "); ok { // before it stands the user's name
+		reply = what
+	}
+	if strings.Contains(reply, " key") {
 		d.name = strings.Contains(reply, "'"+resource+"'")
 		if !d.name {
 			d.what += " on " + r.ownKeys()
 			d.rule = "~redlock:*"
 		}
 	}
-	if strings.Contains(reply, "channel") {
+	if strings.Contains(reply, " channel") {
 		d.what += " on redlock:wake:*"
 		d.rule = "&redlock:wake:*"
 	}
@@ -239,7 +247,7 @@ func (d *doctor) rights(i int) {
 	for severity, about := range map[Severity]diagnosis{SeverityError: aboutRights, SeverityWarning: aboutWakeRights, SeverityInfo: aboutOtherRights} {
 		if all := lacks[severity]; len(all) > 0 {
 			if severity != SeverityInfo {
-				about.remedy = fmt.Sprintf("Grant it: ACL SETUSER %s %s. ", e.user, strings.Join(rules[severity], " ")) + rightsRemedy
+				about.remedy = fmt.Sprintf("Grant it: ACL SETUSER %s %s. ", cmp.Or(e.user, "default"), strings.Join(rules[severity], " ")) + rightsRemedy
 			}
 			d.find(severity, i, about, "the user %q may not %s", e.user, strings.Join(all, ", "))
 		}

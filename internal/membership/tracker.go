@@ -226,13 +226,16 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 		why = p.Cause
 	}
 	a := &AbstentionError{fault: v.Fault(i)}
+	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
 	case state == Foreign || state == Misconfigured, state == Member && v.Refounded(), errors.Is(a.fault, fault.ErrMisconfigured):
 		a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why)
 	case state == Blank && v.Barred(i): // the fault is its neighbour's
 		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
-		a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.wait(), v.orAdmit())
+		if a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.wait(), v.orAdmit()); obstacle != "" {
+			a.why = fmt.Errorf("%s; %s", why, obstacle)
+		}
 	default:
 		a.why = errors.New(why)
 	}
