@@ -104,7 +104,7 @@ func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	testkit.Must(t, servers[1].RestartEmpty())
 	locktest.PollUntil(t, 10*time.Second, "the node has its notice", func() bool {
 		_, _ = l.TryAcquire(t.Context(), "orders/42", redlock.WithFixedLease())
-		return locktest.Status(t, l).Nodes[1].State == redlock.NodeJoining
+		return strings.Contains(locktest.Status(t, l).Nodes[1].Cause, "it votes in")
 	})
 	full(t, servers[1]) // between its notice and its install
 	locktest.PollUntil(t, 20*time.Second, "Status says why it does not join", func() bool {
