@@ -281,9 +281,9 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 const shownOfTrace = 40
 
 // PlayVirtual plays a plan on a virtual stage in a testing/synctest bubble, with a witness
-// ([Plan.PlayWatched]), and returns the run, judged: what [WritePage] takes. That the plan can't be played fails the
-// test. t must not be of a bubble. Meanwhile the process has one processor: the same plan then
-// gives the same trace.
+// ([Plan.PlayWatched]), and returns the run, judged: what [WritePage] takes. That the plan can't
+// be played fails the test. t must not be of a bubble. Meanwhile the process has one processor:
+// the same plan then gives the same trace.
 func PlayVirtual(t *testing.T, p Plan, kit Kit) Run {
 	t.Helper()
 	run, err := p.judged(t, kit.Name, true, func(stage Stage) ([]Record, error) { return p.PlayWatched(stage, kit) })

@@ -215,26 +215,20 @@ func TestAPlanThatIsWatchedGivesTheSameTrace(t *testing.T) {
 	looked := func(r chaos.Record) bool {
 		return r.Kind == trace.Stored || r.Kind == trace.Turned || r.Kind == trace.Granted
 	}
-	play := func() (trace []byte) {
+	playBy := func(how func(chaos.Plan, chaos.Stage, chaos.Kit) ([]chaos.Record, error)) (records []chaos.Record) {
 		synctest.Test(t, func(t *testing.T) {
 			stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
 			testkit.Must(t, err)
-			records, err := p.Play(stage, p.Redlock("redlock"))
+			records, err = how(p, stage, p.Redlock("redlock"))
 			testkit.Must(t, err, stage.Close())
-			trace = trail(t, slices.DeleteFunc(records, looked))
 		})
-		return trace
+		return records
 	}
+	play := func() []byte { return trail(t, slices.DeleteFunc(playBy(chaos.Plan.Play), looked)) }
 	alone := play()
 	for range 3 { // a busy machine may stop a goroutine in one of them
-		var records, seen []chaos.Record
-		synctest.Test(t, func(t *testing.T) {
-			stage, err := chaos.NewVirtual(p.Seed, p.Nodes)
-			testkit.Must(t, err)
-			records, err = p.PlayWatched(stage, p.Redlock("redlock"))
-			testkit.Must(t, err, stage.Close())
-		})
-		records = slices.DeleteFunc(records, func(r chaos.Record) bool {
+		var seen []chaos.Record
+		records := slices.DeleteFunc(playBy(chaos.Plan.PlayWatched), func(r chaos.Record) bool {
 			if looked(r) {
 				seen = append(seen, r)
 			}

@@ -45,9 +45,9 @@ type bar struct {
 // (the right that is missing, what a command waits for, the next step for new nodes, votes in the
 // doctor's report), a change that names clients of the list before, two operators in drawn plans,
 // plans that are checked, lists in the search of elections, and the load under which operators
-// are killed. And once more by 100 and 55, of which the root 15, with a test each: no command advises what does not
-// help, and each names what a user lacks. The words for users by 80: what newcomers did not find (how to
-// secure masters, old schedulers, locks on fewer nodes).
+// are killed. And once more by 100 and 55, of which the root 15: no command advises what does
+// not help, and each names what a user lacks. The words for users by 80: what newcomers did not
+// find (how to secure masters, old schedulers, locks on fewer nodes).
 var bars = []bar{
 	{"lines of Go outside tests", 66090, 56000, func(t *tree) int { return t.lines(isCode) }},
 	{"files of Go outside tests", 330, 0, func(t *tree) int { return len(t.goFiles(isCode)) }},

@@ -280,6 +280,11 @@ func TestNodesGivesNoAdviceThatDoesNotHelp(t *testing.T) {
 	if strings.Contains(r.out, "taken in") || strings.Contains(r.out, "admit") {
 		t.Errorf("got %s; want no advice", r.out)
 	}
+	run(t, nodes, "nodes", "join", "--node-timeout", "1s").want(t, 75, "the list says what must happen first")
+	r = run(t, nodes, "exec", "-n", "--node-timeout", "1s", "k", "true")
+	if r.want(t, 69, "every node must answer"); strings.Contains(r.errs, "join --wait") || strings.Contains(r.errs, "admit") || strings.Contains(r.errs, "votes after") {
+		t.Errorf("got %s; want no advice", r.errs)
+	}
 	must(t, servers[1].Restart())
 	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 69, "1 vote ", "joining  <= ", "\n  redlock nodes join --wait\n")
 }

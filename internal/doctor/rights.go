@@ -123,11 +123,7 @@ var (
 func (e *exam) readRights(ctx context.Context, n *node.Node, prefix string, who question, asked map[string]question) {
 	for _, name := range []string{"EVALSHA", "HMGET", "INFO"} {
 		if err := asked[name].Err(); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			d := denial{what: name, rule: "+" + strings.ToLower(name), use: "run redlock", lack: SeverityError}
-			if strings.Contains(err.Error(), "key") {
-				d.rule = "~redlock:*"
-			}
-			e.denied = append(e.denied, d)
+			e.denied = append(e.denied, newDenial(right{"run redlock", SeverityError, []any{name, lua.NodeKey}}, err.Error(), prefix+triedName))
 		}
 	}
 	var err error
