@@ -203,16 +203,16 @@ func (acq *acquisition) recallFirst() {
 	}
 }
 
-// countKept takes in whether the last attempt found the name free, and kept, on so
-// many nodes that the others are no quorum.
+// countKept takes in whether the last attempt found the name free, and kept, on nodes
+// without which those that granted are no quorum. One may be enough, where others are down.
 func (acq *acquisition) countKept() {
-	kept := 0
+	kept, granted := 0, quorum.Count(acq.votes).Granted
 	for i, v := range acq.votes {
 		if v.Outcome == quorum.Taken && acq.heard[i].Free && !acq.heard[i].Head {
 			kept++
 		}
 	}
-	if kept <= len(acq.votes)-quorum.Size(len(acq.votes)) {
+	if kept == 0 || kept+granted < quorum.Size(len(acq.votes)) {
 		acq.kept = 0
 		return
 	}

@@ -55,6 +55,39 @@ func TestADeadHeadIsPassedOver(t *testing.T) {
 	}
 }
 
+// One node has an entry of a process that waits for another name only. With two of five down,
+// that node alone keeps the name from all others. They call the process again.
+func TestAnEntryThatNobodyWaitsByOnOneNodeOfThreeGoes(t *testing.T) {
+	for what, opts := range map[string][]redlock.AcquireOption{"alone": nil, "shared": {redlock.WithShared()}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := locktest.NewLocker(t, 5)
+				gone := locktest.SeparateLocker(t, nodes)
+				locktest.Warm(t, l)
+				lock, beside := locktest.MustAcquire(t, l, "orders/42", opts...), locktest.MustAcquire(t, l, "orders/41")
+				_, err := gone.Acquire(t.Context(), "orders/42", redlock.WithWait(time.Second))
+				locktest.WantError(t, "the Acquire that leaves an entry", err, redlock.ErrNotAcquired)
+				go func() { _, _ = gone.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Hour)) }()
+				time.Sleep(time.Second)
+				nodes.Node(3).Stop()
+				nodes.Node(4).Stop()
+				locktest.MustRelease(t, lock)
+				m := nodes.Node(2).Miniredis()
+				stands, err := m.ZMembers("redlock:queue:orders/41")
+				_, failed := m.ZAdd("redlock:queue:orders/42", 1, strings.Fields(stands[0])[0])
+				testkit.Must(t, err, failed)
+				began := time.Now()
+				lock = locktest.MustAcquire(t, locktest.SeparateLocker(t, nodes), "orders/42", append(opts, redlock.WithWait(time.Minute))...)
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("it had the name after %v; want the entry gone when it was called again", took)
+				}
+				locktest.MustRelease(t, lock)
+				locktest.MustRelease(t, beside)
+			})
+		})
+	}
+}
+
 // One whose connections stand and who does not ask: stopped, cut off, or killed
 // when it was called.
 func TestASilentHeadIsPassedOverASecondAfterItsCall(t *testing.T) {
