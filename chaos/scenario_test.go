@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -175,6 +176,17 @@ func TestAScenarioRefusesLeasesThatDoNotFit(t *testing.T) {
 	if n := told.Load(); n != 0 {
 		t.Errorf("an observer was told of %d events; want none", n)
 	}
+}
+
+// A play looks like a test to package testing, and go test's -skip is not for it.
+func TestAPlayIsNotSkipped(t *testing.T) {
+	skip := flag.Lookup("test.skip").Value
+	was := skip.String()
+	defer func() { testkit.Must(t, skip.Set(was)) }()
+	testkit.Must(t, skip.Set("Nothing"))
+	kit, err := chaos.ScenarioKit(trace.NameRedlock)
+	_, failed := chaos.PlayScenario("gc-pause", kit)
+	testkit.Must(t, err, failed)
 }
 
 // A step that can't be done says which it was, and no script goes on for ever.

@@ -55,12 +55,12 @@ func Run(f func() error) error {
 	return result
 }
 
-// setAside keeps go test's flags from a bubble that one of its examples enters: f runs once,
+// setAside keeps go test's flags from a bubble that a test or an example enters: f runs once,
 // and go test's files stay open.
 func setAside() (restore func()) {
 	var undo []func()
 	for name, value := range map[string]string{
-		"test.count": "1", "test.testlogfile": "", "test.coverprofile": "", "test.cpuprofile": "", "test.memprofile": "", "test.trace": "",
+		"test.count": "1", "test.skip": "", "test.testlogfile": "", "test.coverprofile": "", "test.cpuprofile": "", "test.memprofile": "", "test.trace": "",
 	} {
 		if f := flag.Lookup(name); f != nil {
 			was := f.Value.String()
