@@ -53,8 +53,8 @@ const scriptFor = 5 * time.Minute
 // scenarioNodes is how many nodes a scenario has that says nothing.
 const scenarioNodes = 5
 
-// Judge is the judge of the scenario's traces: what it may take is part of the
-// claim.
+// Judge is the judge of the scenario's traces, whose Judge(records) is the verdict: what it
+// may take is part of the claim.
 func (s Scenario) Judge() trace.Judge { return s.judge }
 
 // Fit says whether the scenario can be played on a backend, here: nil, or why

@@ -35,7 +35,8 @@ type Stage interface {
 	Mend(f Fault) error
 	// Rest blocks while the client is paused at that moment, or suspended.
 	Rest(client string, at Moment)
-	// Close ends the stage: nodes, links and clients.
+	// Close ends the stage: nodes, links and clients. A bubble of one's own goes on for two
+	// seconds of its time then, as go-redis's dials to a node that is down do.
 	Close() error
 }
 
