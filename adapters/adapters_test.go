@@ -82,9 +82,7 @@ func TestGocronRunsAJobOnceAndUnlocksWithACancelledContext(t *testing.T) {
 		}
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := held.Unlock(done); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, held.Unlock(done))
 		if _, err := there.Lock(t.Context(), "job"); err != nil {
 			t.Errorf("after the unlock: %v", err)
 		}
@@ -120,9 +118,7 @@ func TestThatCloseEndsAHoldThatIsKeptIsNotReported(t *testing.T) {
 		var told reports
 		held, err := gocronLocks(t, all[0], adapters.WithMinHold(time.Minute), adapters.WithReport(told.add)).Lock(t.Context(), "job")
 		testkit.Must(t, err)
-		if err := errors.Join(held.Unlock(t.Context()), all[0].Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, errors.Join(held.Unlock(t.Context()), all[0].Close()))
 		if time.Sleep(time.Hour); len(told.got) != 0 {
 			t.Errorf("got reports %v; want none", told.got)
 		}
@@ -168,9 +164,7 @@ func TestElectorLeadsUntilItResignsOrLoses(t *testing.T) {
 		if err := here.IsLeader(t.Context()); err != nil || here.Token() != first {
 			t.Errorf("got %v, token %d; want the same leadership, %d", err, here.Token(), first)
 		}
-		if err := here.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, here.Resign(t.Context()))
 		synctest.Wait() // it stands in line, and hears of it
 		if err := there.IsLeader(t.Context()); err != nil || there.Token() <= first {
 			t.Errorf("after it resigned: got %v, token %d; want a greater one than %d", err, there.Token(), first)
@@ -208,9 +202,7 @@ func TestCertmagicLocksByName(t *testing.T) {
 		if err := there.RenewLockLease(t.Context(), "issue_cert_a", time.Second); !errors.Is(err, redlock.ErrNotHeld) {
 			t.Errorf("renewing another's: got %v; want ErrNotHeld", err)
 		}
-		if err := here.Unlock(t.Context(), "issue_cert_a"); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, here.Unlock(t.Context(), "issue_cert_a"))
 		if err := here.Unlock(t.Context(), "issue_cert_a"); !errors.Is(err, redlock.ErrNotHeld) {
 			t.Errorf("unlocking twice: got %v; want ErrNotHeld", err)
 		}

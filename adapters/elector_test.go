@@ -33,9 +33,7 @@ func TestAnElectorLeadsWithoutBeingAsked(t *testing.T) {
 			t.Errorf("got %v; want ErrNotAcquired", err)
 		}
 		first := here.Token()
-		if err := here.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, here.Resign(t.Context()))
 		synctest.Wait() // no time passes
 		second := there.Token()
 		if second <= first || here.Token() != 0 {
@@ -72,9 +70,7 @@ func TestCloseGivesUpWhatAnElectorKeepsAfterItHasResigned(t *testing.T) {
 		if led := there.IsLeader(t.Context()); err != nil || led != nil || time.Since(start) > 2*time.Second {
 			t.Errorf("got %v, and of the other %v, after %v; want it to lead at once", err, led, time.Since(start))
 		}
-		if err := there.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, there.Close())
 	})
 }
 
@@ -83,9 +79,7 @@ func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 		_, all := lockers(t, 2)
 		here, there := elector(t, all[0], adapters.WithMinHold(time.Hour)), elector(t, all[1])
 		testkit.Must(t, here.IsLeader(t.Context()))
-		if err := errors.Join(here.Close(), here.Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, errors.Join(here.Close(), here.Close()))
 		start := time.Now()
 		if err := there.IsLeader(t.Context()); err != nil || time.Since(start) > time.Second {
 			t.Errorf("the other: got %v after %v; want it to lead at once", err, time.Since(start))
@@ -98,14 +92,10 @@ func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 		if err := errors.Join(waiting.Close(), elector(t, all[0]).Close()); err != nil {
 			t.Errorf("one that waits, one that was never asked: %v", err)
 		}
-		if err := there.Close(); err != nil {
-			t.Error(err)
-		}
-		if lock, err := all[0].TryAcquire(t.Context(), "leader"); err != nil {
-			t.Errorf("after all are closed: %v; want it free", err)
-		} else if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, there.Close())
+		lock, err := all[0].TryAcquire(t.Context(), "leader") // it is free
+		testkit.Must(t, err)
+		testkit.Must(t, lock.Release(t.Context()))
 	})
 }
 
@@ -131,9 +121,7 @@ func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
 		if err := e.IsLeader(t.Context()); err != nil {
 			t.Errorf("after it is gone: %v", err)
 		}
-		if err := e.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, e.Resign(t.Context()))
 		time.Sleep(3 * time.Second) // what is seen of its own hold is forgotten
 		hang(nodes)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -155,9 +143,7 @@ func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 		here, there := elector(t, all[0], adapters.WithMinHold(time.Minute)), elector(t, all[1])
 		testkit.Must(t, here.IsLeader(t.Context()))
 		first := here.Token()
-		if err := here.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, here.Resign(t.Context()))
 		hang(nodes) // the lock is kept, and lost
 		time.Sleep(redlock.DefaultTTL + time.Second)
 		for _, n := range nodes.Nodes() {
@@ -170,9 +156,7 @@ func TestAnElectorThatResignedIsOutWhenItsLockIsLost(t *testing.T) {
 		if err := here.IsLeader(t.Context()); !errors.Is(err, redlock.ErrNotAcquired) {
 			t.Errorf("asked again: got %v; want ErrNotAcquired", err)
 		}
-		if err := there.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, there.Resign(t.Context()))
 		synctest.Wait()
 		if err := here.IsLeader(t.Context()); err != nil || here.Token() == 0 {
 			t.Errorf("after the other resigned: got %v, token %d; want it to lead", err, here.Token())

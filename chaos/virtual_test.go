@@ -96,9 +96,7 @@ func exists(t *testing.T, when string, node redis.UniversalClient, key string, w
 func openVirtual(t *testing.T, seed uint64, nodes int) chaos.Stage {
 	t.Helper()
 	stage, err := chaos.NewVirtual(seed, nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = stage.Close() })
 	return stage
 }

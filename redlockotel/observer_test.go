@@ -62,9 +62,7 @@ func (r *rig) play(ctx context.Context, t *testing.T) redlock.Token {
 		t.Fatalf("TryAcquire: got %v; want it refused", err)
 	}
 	testkit.Must(t, lock.Extend(ctx, 20*time.Second))
-	if err := lock.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, lock.Release(ctx))
 	lost, err := r.locker.Acquire(ctx, "orders/43")
 	testkit.Must(t, err)
 	for _, n := range r.nodes.Nodes() {

@@ -179,9 +179,7 @@ func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
 	// The first may be elected again: it resigns until the second leads.
 	for electors[1].Token() == 0 {
 		testkit.Must(t, electors[0].Resign(t.Context()))
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, t.Context().Err())
 	}
 	ran[1].await(t, 3)
 	// The second stops for good, and the first leads again.

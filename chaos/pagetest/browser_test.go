@@ -88,9 +88,7 @@ func start(t *testing.T, program string) *browser {
 		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile)
 	cmd.ExtraFiles = []*os.File{in, out} // its descriptors 3 and 4
 	testkit.Must(t, cmd.Start())
-	if err := errors.Join(in.Close(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(in.Close(), out.Close()))
 	b := &browser{t: t, to: toIt, waiting: map[int]chan message{}}
 	read := make(chan struct{})
 	go func() {

@@ -311,9 +311,7 @@ func TestPasswordsAreShownNowhere(t *testing.T) {
 	}
 	cmd := prepare(t, "", "status", "--watch", "--nodes", nodes, "k")
 	out, err := cmd.StdoutPipe()
-	if err = errors.Join(err, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(err, cmd.Start()))
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}

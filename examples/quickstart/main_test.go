@@ -108,9 +108,7 @@ func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {
 		addrs[i] = s.Addr()
 	}
 	l, err := redlock.Open(t.Context(), addrs, redlock.WithNodeTimeout(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := errors.Join(l.Cluster().Admit(t.Context()), l.Close()); err != nil {
 		t.Fatalf("founding the cluster: %v", err)
 	}

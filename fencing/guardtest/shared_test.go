@@ -98,9 +98,7 @@ func (s *store) agrees(t *testing.T, name string, writes []hold, older func() bo
 	s.prepare(t)
 	one, two := s.guard, s.both(t, s.fences)
 	testkit.Must(t, one.Write(t.Context(), s.db, nil, account, 3, nothing))
-	if err := two.Migrate(t.Context(), s.db); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, two.Migrate(t.Context(), s.db))
 	seen := fencing.Seen{Exclusive: 3}
 	for _, h := range writes {
 		guard := two

@@ -21,9 +21,7 @@ func module(t *testing.T, files map[string]string) string {
 	for name, content := range files {
 		name = filepath.Join(dir, name)
 		testkit.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	return dir
 }
