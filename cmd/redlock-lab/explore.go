@@ -49,6 +49,7 @@ exploration finds what a protection is for:
 
   redlock-lab explore --for 10m
   redlock-lab explore --for 10m --protections off
+  redlock-lab explore --for 20m --seed 100 --protections membership  # no clock watch
 
 Exit status: 0 if every rule was kept, 1 if one was broken.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
@@ -56,7 +57,7 @@ Exit status: 0 if every rule was kept, 1 if one was broken.`,
 			e.define(fs)
 			fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the first plan")
 			cli.DurationFlag(fs, &e.length, "for", time.Minute, "how much virtual time to play, a `DURATION`")
-			fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
+			fs.StringVar(&e.protections, "protections", "", "redlock's that stay: on (all), off (none), or a `LIST` of membership, clock-watch")
 			fs.StringVar(&e.plan, "plan", "", "play this `PLAN`, as an exploration printed it, and no other")
 			return func(_ context.Context, args []string) error {
 				if err := cli.Exactly(0, args, "no arguments"); err != nil {

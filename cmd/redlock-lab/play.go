@@ -78,7 +78,7 @@ func (e *experiment) define(fs *flag.FlagSet) {
 	fs.StringVar(&e.backend, "backend", string(chaos.Virtual), "play on this `BACKEND`: virtual, embedded or real")
 	fs.StringVar(&e.server, "server", "", "the server `PROGRAM` of --backend real; default: the redis-server in PATH")
 	fs.Uint64Var(&e.seed, "seed", 1, "the `NUMBER` that decides the latencies")
-	fs.StringVar(&e.protections, "protections", "", "redlock's: on, off, or a `LIST` of membership, clock-watch")
+	fs.StringVar(&e.protections, "protections", "", "redlock's that stay: on (all), off (none), or a `LIST` of membership, clock-watch")
 	fs.StringVar(&e.contenders, "contender", "", "only the contenders of this `LIST`, such as textbook,redlock")
 	fs.BoolFunc("guard", "have the resource check tokens; --guard=false: have it not", func(s string) error {
 		on := s == "true"
