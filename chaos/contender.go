@@ -176,10 +176,8 @@ func can(c Contender, w request) request {
 
 // take takes what a request asks for, as far as the contender's library can do it.
 func take(ctx context.Context, c Contender, w request, lease time.Duration, wait bool) (setHold, error) {
-	var (
-		hold Hold
-		err  error
-	)
+	var hold Hold
+	var err error
 	switch all, ok := c.(library); {
 	case ok && len(w.Resources) > 1:
 		return all.Gather(ctx, w, lease, wait)

@@ -25,7 +25,7 @@ var pauseScenarios = []Scenario{
 	{
 		Name:     "suspended-client",
 		Claim:    "a machine sleeps for four leases with a lock in its hand: the next client has long had it, and the first look after the wake-up says so",
-		Lesson:   "after a sleep no signal has come yet: look at the lock before each step that counts",
+		Lesson:   "after a sleep no signal may have come yet (here the timers of ann's library ran on): look at the lock before each step that counts",
 		Showings: guarded(trace.NameRedlock, trace.NameRenewing, trace.NameTextbook, trace.NameSingle),
 		judge:    trace.Judge{Patience: 2 * scenarioLease},
 		script:   suspendedClient,

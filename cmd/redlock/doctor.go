@@ -29,10 +29,11 @@ const (
 func doctorCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "doctor", Synopsis: "[flags]", Summary: "look for what would weaken the lock",
-		About: `Looks at every node, at the rights of the client and at the options, and says what would
-weaken the lock, why, and what to do. Each node is proved: a member takes, extends and
-releases a lock of a reserved name (redlock:probe:...), any other node stores a key that ends
-within a millisecond. Nothing of it stays, and no lock is delayed by it.
+		About: `Looks at every node, at the rights of its user (give it that of your programs) and at the
+options, and says what would weaken the lock, why, and what to do. Each node is proved: a
+member takes, extends and releases a lock of a reserved name (redlock:probe:...), any other
+stores a key that ends within a millisecond. Nothing of it stays, and no lock is delayed by it.
+That masters have no cluster yet, or all forgot it, is an info: redlock nodes fails meanwhile.
 
 Exit status: 0 nothing above an info, 1 a warning, 2 an error, 3 something could not be
 looked at (and nothing worse was found), 69 no node answered.`,

@@ -156,7 +156,7 @@ func (a *app) changing(verb string, takes int, do func(context.Context, *redlock
 					return err
 				}
 				if *dry { // with the next list, of which no record knows, there is nothing to show
-					a.complain("nodes " + verb + ": it can be done; nothing was changed")
+					a.complain("nodes " + verb + ": it can be done, or is done already; nothing was changed")
 					return nil
 				}
 				if takes > 0 {

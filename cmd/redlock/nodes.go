@@ -36,7 +36,7 @@ func nodesCommand(a *app) cli.Command {
 that has waited for longer than this one takes it in earlier; a blank one
 needs something else first, which its last column says; retired, foreign, misconfigured
 and unreachable nodes do not vote, nor does a member that refuses writes: the last column
-has its words. It only looks: a right that exec lacks is seen by redlock doctor.
+has its words. It only looks: a right that exec lacks is seen by redlock doctor, as exec's user.
 Exit status 69 if fewer than a quorum vote.`,
 		Define: func(*flag.FlagSet) cli.Action {
 			return func(ctx context.Context, args []string) error {

@@ -48,7 +48,7 @@ stand in line for one. The verdict says nothing of them, but that a table begins
 "held by slots" where it would be free. Who can be asked to give KEY up, by redlock revoke,
 is marked as revocable.
 
-It only looks: a right that exec lacks is seen by redlock doctor.
+It only looks: a right that exec lacks is seen by redlock doctor, as exec's user.
 Exit status 69 if a verdict is unknown. With --json, one line a key.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			watch := fs.Bool("watch", false, "show it again and again, until a signal")

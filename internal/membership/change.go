@@ -324,7 +324,7 @@ func (v View) addable(i int, cluster string) error {
 	case o.Recorded && o.Record.Cluster != cluster:
 		return fmt.Errorf("%w: %s belongs to another cluster (%s): give an empty server", fault.ErrMisconfigured, name, o.Record.Cluster)
 	case o.Recorded:
-		return fmt.Errorf("%w: %s has old data of this cluster: empty it first, once no client has a list with it", fault.ErrMisconfigured, name)
+		return fmt.Errorf("%w: %s has a record of this cluster: a node of the list has two addresses, or this is old data: then empty it, once no client has a list with it", fault.ErrMisconfigured, name)
 	}
 	return nil
 }
