@@ -102,7 +102,7 @@ func (l *core) silent(op, resource string, causes []error) *QuorumError {
 	}
 	e := quorumError(op, resource, ErrNoQuorum, nil, l.names, votes, causes)
 	if quorum.Count(votes).Granted >= e.Quorum {
-		e.cause = errors.New("what they show may be a lock by another list of nodes, one on nodes that do not answer, or one that was not seen twice yet")
+		e.cause = errors.New("what they show may be a lock by another list of nodes, one on nodes that do not answer, or one that was not seen twice in time, as on a busy machine")
 	}
 	return e
 }

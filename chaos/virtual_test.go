@@ -70,9 +70,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 				if err := ann[0].Ping(t.Context()).Err(); err != nil {
 					t.Errorf("after the mend: %v", err)
 				}
-				if err := errors.Join(stage.Close(), stage.Close()); err != nil {
-					t.Error(err)
-				}
+				testkit.Must(t, errors.Join(stage.Close(), stage.Close()))
 			})
 		})
 	}

@@ -68,6 +68,7 @@ type Config struct {
 	Prefix         string  // of the names
 	StrictRecovery bool
 	Unprotected    bool // without membership
+	TrustClocks    bool // without the clock watch
 }
 
 // doctor judges the exams of all nodes.
@@ -171,15 +172,15 @@ func (d *doctor) report() Report {
 	return r
 }
 
-// votes is how many nodes vote, and took a lock when they were proved. A record that any
-// client brings up to date before its first lock takes no vote away.
+// votes is how many nodes vote, show their clock, and took a lock when they were proved. A
+// record that any client brings up to date before its first lock takes no vote away.
 func (d *doctor) votes() (n int) {
 	v := d.view()
 	for i, e := range d.exams {
 		state, _ := v.Standing(i)
 		votes := state == membership.Member || state == membership.Behind
 		refuses := func(x failedUse) bool { return !x.wakes && x.use != waitInLine }
-		if e.err == nil && (votes || d.cfg.Unprotected) && !slices.ContainsFunc(e.faults, refuses) {
+		if e.err == nil && (votes || d.cfg.Unprotected) && (d.cfg.TrustClocks || !node.IsReply(e.timeErr)) && !slices.ContainsFunc(e.faults, refuses) {
 			n++
 		}
 	}
