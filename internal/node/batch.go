@@ -80,24 +80,6 @@ func replyAt(cmd redis.Cmder, i, n int) int64 {
 	return noReply
 }
 
-// firstOf is the first integer of a reply; 0 or less if it has none.
-func firstOf(cmd redis.Cmder) int64 {
-	switch c := cmd.(type) {
-	case handCall:
-		// The hand scripts return an integer, or a list that begins with it.
-		v := c.Val()
-		if list, ok := v.([]any); ok && len(list) > 0 {
-			v = list[0]
-		}
-		first, _ := v.(int64)
-		return first
-	case intsCall:
-		// One integer for each of the batch: the first speaks for the command.
-		return replyAt(c, 0, max(len(c.Val()), 1))
-	}
-	return replyAt(cmd, 0, 1)
-}
-
 // answered tells whether a reply was read into the command. For a handCall, whose
 // reply may be an integer or a list, it takes the client's word.
 func answered(cmd redis.Cmder) bool {

@@ -229,3 +229,21 @@ func (n *Node) RefusesNow(ctx context.Context) string {
 	}
 	return ""
 }
+
+// firstOf is the first integer of a reply; 0 or less if it has none.
+func firstOf(cmd redis.Cmder) int64 {
+	switch c := cmd.(type) {
+	case handCall:
+		// The hand scripts return an integer, or a list that begins with it.
+		v := c.Val()
+		if list, ok := v.([]any); ok && len(list) > 0 {
+			v = list[0]
+		}
+		first, _ := v.(int64)
+		return first
+	case intsCall:
+		// One integer for each of the batch: the first speaks for the command.
+		return replyAt(c, 0, max(len(c.Val()), 1))
+	}
+	return replyAt(cmd, 0, 1)
+}

@@ -32,7 +32,7 @@ var elsewhere = []struct{ what, why string }{
 	{`/(check|inspect|cluster|open|fencing|options)\.go:|/redlock/clock\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
 	{`/(revocation|requests|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
-	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
+	{`/internal/membership/(lower|lowering|strict|record)\.go:|/stragglers\.go:\d+:(When|Named)$|/redlock/change\.go:\d+:Settle$`, "operators change a cluster: the tests and searches of membership"},
 	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: tests on servers"},
 }
 
