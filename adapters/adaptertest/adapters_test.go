@@ -221,12 +221,8 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 		got <- errors.Join(err, stores[1].Unlock(t.Context(), key))
 	}()
 	testkit.Must(t, stores[0].Store(t.Context(), key+"/cert", []byte("certificate")))
-	if err := stores[0].RenewLockLease(t.Context(), key, 15*time.Second); err != nil {
-		t.Error(err)
-	}
-	if err := stores[0].Unlock(t.Context(), key); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, stores[0].RenewLockLease(t.Context(), key, 15*time.Second))
+	testkit.Must(t, stores[0].Unlock(t.Context(), key))
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
