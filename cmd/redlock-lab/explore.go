@@ -49,7 +49,7 @@ exploration finds what a protection is for:
 
   redlock-lab explore --for 10m
   redlock-lab explore --for 10m --protections off
-  redlock-lab explore --for 20m --seed 100 --protections membership  # no clock watch
+  redlock-lab explore --for 20m --seed 100 --protections membership
 
 Exit status: 0 if every rule was kept, 1 if one was broken.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
