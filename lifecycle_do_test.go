@@ -265,9 +265,7 @@ func TestTheLeastTimeEndsWithTheHold(t *testing.T) {
 		l, nodes := newLocker(t, 3)
 		other := lockerOver(t, nodes)
 		began := time.Now()
-		if err := errors.Join(jobs["Do"](t.Context(), l, func(context.Context) error { return nil }, redlock.WithMinHold(least)), l.Close()); err != nil {
-			t.Error(err)
-		}
+		must(t, jobs["Do"](t.Context(), l, func(context.Context) error { return nil }, redlock.WithMinHold(least)), l.Close())
 		if took := freeAfter(t, other, began); took > time.Second {
 			t.Errorf("closed: free after %v; want at once", took)
 		}
@@ -279,9 +277,7 @@ func TestTheLeastTimeEndsWithTheHold(t *testing.T) {
 				lost++
 			}
 		}))
-		if err := jobs["Do"](t.Context(), l, func(context.Context) error { return nil }, redlock.WithMinHold(least)); err != nil {
-			t.Error(err)
-		}
+		must(t, jobs["Do"](t.Context(), l, func(context.Context) error { return nil }, redlock.WithMinHold(least)))
 		for _, n := range nodes.Nodes() {
 			n.Hang()
 		}

@@ -192,13 +192,16 @@ func TestAPlayIsNotSkipped(t *testing.T) {
 // A step that can't be done says which it was, and no script goes on for ever.
 func TestAScenarioSaysWhichStepFailed(t *testing.T) {
 	long := chaos.Kit{Name: "long leases", Open: chaos.Redlock("").Open} // of another library, as far as Play knows
-	_, err := chaos.PlayScenario("gc-pause", long)
+	kit, err := chaos.ScenarioKit(trace.NameRedlock)
+	testkit.Must(t, err)
+	runs, err := chaos.PlayScenario("gc-pause", long, kit)
+	if len(runs) != 1 || runs[0].Verdict.Refused != 1 {
+		t.Errorf("got %d runs; want that of the kit that can play, with one write that the guard refused", len(runs))
+	}
 	const wants = "chaos: gc-pause with long leases: bob waits for report, for which the scenario gives 9s: context deadline exceeded\n"
 	if err == nil || !strings.HasPrefix(err.Error(), wants) {
 		t.Errorf("got %v; want %q", err, wants)
 	}
-	kit, err := chaos.ScenarioKit(trace.NameRedlock)
-	testkit.Must(t, err)
 	for want, endless := range map[string]chaos.Scenario{"add node-1: no quorum": chaos.Unlistable(), "the scenario is not over after 5m0s": chaos.Endless()} {
 		err = bubble.Run(func() error {
 			stage, err := chaos.NewVirtual(1, 2)

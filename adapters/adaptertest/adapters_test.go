@@ -183,9 +183,7 @@ func TestGocronsLeaderRunsAndAnotherTakesOver(t *testing.T) {
 	}
 	ran[1].await(t, 3)
 	// The second stops for good, and the first leads again.
-	if err := electors[1].Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, electors[1].Close())
 	for before := ran[0].runs.Load(); ran[0].runs.Load() == before; {
 		ran[0].await(t, 1)
 	}
@@ -221,9 +219,7 @@ func TestCertmagicLocksItsStorage(t *testing.T) {
 		got <- errors.Join(err, stores[1].Unlock(t.Context(), key))
 	}()
 	testkit.Must(t, stores[0].Store(t.Context(), key+"/cert", []byte("certificate")))
-	testkit.Must(t, stores[0].RenewLockLease(t.Context(), key, 15*time.Second))
-	testkit.Must(t, stores[0].Unlock(t.Context(), key))
-	testkit.Must(t, <-got)
+	testkit.Must(t, stores[0].RenewLockLease(t.Context(), key, 15*time.Second), stores[0].Unlock(t.Context(), key), <-got)
 }
 
 // authority signs what it is asked to, once others are in line for the lock.

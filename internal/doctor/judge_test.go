@@ -90,6 +90,11 @@ func setting(set func(o *redis.Options)) change {
 // option is of the Locker.
 func option(set func(c *Config)) change { return func(d *doctor, _ *exam) { set(&d.cfg) } }
 
+// timeless nodes are three that refuse TIME.
+func timeless(d *doctor, e *exam) {
+	d.exams[0].timeErr, d.exams[1].timeErr, e.timeErr = reply("NOPERM"), reply("NOPERM"), reply("NOPERM")
+}
+
 // records changes the records of these nodes, in the order of fields.
 func records(nodes string, fields ...string) change {
 	return func(d *doctor, _ *exam) {
@@ -271,9 +276,8 @@ var judged = []struct {
 	{"a clock that is off by less than would step", offClock("4", 128*time.Millisecond), ""},
 	{"this client's own clock", offClock("01234", 2*time.Minute), "info clock: this machine"},
 	{"TIME refused", func(_ *doctor, e *exam) { e.trips, e.timeErr = nil, reply("NOPERM") }, "unknown clock 4"},
-	{"TIME refused by three", func(d *doctor, e *exam) {
-		d.exams[0].timeErr, d.exams[1].timeErr, e.timeErr = reply("NOPERM"), reply("NOPERM"), reply("NOPERM")
-	}, "error no-quorum"},
+	{"TIME refused by three", timeless, "error no-quorum"},
+	{"TIME refused by three, where no clock is watched", all(timeless, option(func(c *Config) { c.TrustClocks = true })), ""},
 	{"a clock that ntpd slews", fastClock("4", 500*time.Microsecond), ""},
 	{"a clock that chronyd slews", fastClock("4", 83*time.Millisecond), "error clock-rate 4: maxslewrate"},
 	{"a clock that is slewed back", fastClock("4", -83*time.Millisecond), "error clock-rate 4: maxslewrate"},

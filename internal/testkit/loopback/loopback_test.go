@@ -2,6 +2,7 @@ package loopback_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -96,10 +97,7 @@ func TestEachProcessHasPortsOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := in.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := child.Wait(); err != nil {
+	if err := errors.Join(in.Close(), child.Wait()); err != nil {
 		t.Error(err)
 	}
 	take("the other process", theirs)
