@@ -56,7 +56,7 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/membership/plan.go LowerArgs", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
 	{"internal/membership/plan.go AmendArgs", "./internal/membership TestMaxTTLIsTheClustersAndNeverFalls", "clients of another MaxTTL"},
 	{"internal/membership/reconcile.go Mark", "./internal/membership TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo", "an operator retires a node"},
-	{"change.go Settle", "./cmd/redlock TestNodesAddAndShrinkGoOnAfterAKill", "an operator's: plans add and shrink"},
+	{"change.go Settle", "./internal/membership TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour", "an operator's: plans add and shrink"},
 	{"internal/membership/stragglers.go When", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "words for an operator"},
 	{"internal/membership/stragglers.go Named", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "the same"},
 	{"internal/membership/tracker.go MaxTTL", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
