@@ -345,9 +345,7 @@ func TestANodeThatForgotGivesNoVoteBeforeMaxTTLIsOver(t *testing.T) {
 		nodes.Node(0).FlushAll()
 		forgot := time.Now()
 		_, err := l.TryAcquire(t.Context(), "orders/41") // which finds that out
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		nodes.Node(1).Intercept(onScripts("acquire", redlocktest.ReplyError("OOM command not allowed"))) // so that the one that forgot is needed
 		for {
 			lock, err := l.TryAcquire(t.Context(), "orders/42")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
@@ -47,18 +48,14 @@ func TestTheFileRefusesThePausedHolder(t *testing.T) {
 // is an older version, which nobody reads.
 func TestTheNameAloneKeepsAStaleWriteFromBeingRead(t *testing.T) {
 	guard := &Guard{dir: t.TempDir()}
-	if err := guard.Write(t.Context(), 42, []byte("next")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.Write(t.Context(), 42, []byte("next")))
 	if err := guard.place(fencing.Seen{Exclusive: 41}, []byte("stale")); err != nil { // it compared before 42 came
 		t.Fatal(err)
 	}
 	if got, token, err := guard.Read(); string(got) != "next" || token != 42 || err != nil {
 		t.Errorf("got %q, %d, %v; want next, 42", got, token, err)
 	}
-	if err := guard.Write(t.Context(), 43, []byte("third")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.Write(t.Context(), 43, []byte("third")))
 	if got, err := guard.versions(); !slices.Equal(got, []fencing.Seen{{Exclusive: 43}}) || err != nil {
 		t.Errorf("got %d, %v; want the older ones removed: [43]", got, err)
 	}
@@ -66,9 +63,7 @@ func TestTheNameAloneKeepsAStaleWriteFromBeingRead(t *testing.T) {
 
 func TestManyWritersEndWithTheLargestTokenAndReadersNeverGoBack(t *testing.T) {
 	guard := &Guard{dir: t.TempDir()}
-	if err := guard.Write(t.Context(), 1, []byte("1")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.Write(t.Context(), 1, []byte("1")))
 	var writers, reader sync.WaitGroup
 	var issued, most atomic.Uint64
 	stop := make(chan struct{})
@@ -117,9 +112,7 @@ func TestManyWritersEndWithTheLargestTokenAndReadersNeverGoBack(t *testing.T) {
 func TestAWriterThatIsStoppedInsideIsNotWaitedForBeyondTheContext(t *testing.T) {
 	guard := &Guard{dir: t.TempDir()}
 	unlock, err := guard.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- guard.Write(ctx, 1, []byte("x")) }()
@@ -127,9 +120,7 @@ func TestAWriterThatIsStoppedInsideIsNotWaitedForBeyondTheContext(t *testing.T) 
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v; want the context's error", err)
 	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unlock())
 	if _, _, err := guard.Read(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v; want nothing written", err)
 	}
@@ -151,9 +142,7 @@ func TestBadInputIsRefusedAndNothingIsWritten(t *testing.T) {
 	if err := (&Guard{dir: filepath.Join(guard.dir, "missing")}).Write(t.Context(), 1, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v; want fs.ErrNotExist", err)
 	}
-	if err := os.WriteFile(filepath.Join(guard.dir, "vword"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(guard.dir, "vword"), nil, 0o600))
 	if err := guard.Write(t.Context(), 1, nil); !errors.Is(err, fencing.ErrCorrupt) {
 		t.Errorf("got %v; want ErrCorrupt", err)
 	}

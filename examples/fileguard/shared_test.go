@@ -15,15 +15,14 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // sharing is a context that says what that of a shared hold would say.
 func sharing(t *testing.T, guard *Guard, token redlock.Token) context.Context {
 	t.Helper()
 	ctx, err := fencing.NewSharedContext(t.Context(), guard.dir, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ctx
 }
 
@@ -31,9 +30,7 @@ func sharing(t *testing.T, guard *Guard, token redlock.Token) context.Context {
 func names(t *testing.T, guard *Guard) []string {
 	t.Helper()
 	entries, err := os.ReadDir(guard.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var found []string
 	for _, e := range entries {
 		if e.Name() != lockName {
@@ -83,19 +80,13 @@ func TestTheFileAgreesWithTheRule(t *testing.T) {
 // write: where flock does not reach.
 func TestTheNameAloneKeepsAStaleSharersWriteFromBeingRead(t *testing.T) {
 	guard := &Guard{dir: t.TempDir()}
-	if err := guard.Write(t.Context(), 42, []byte("next")); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.place(fencing.Seen{Exclusive: 40, Shared: 41}, []byte("stale")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.Write(t.Context(), 42, []byte("next")))
+	testkit.Must(t, guard.place(fencing.Seen{Exclusive: 40, Shared: 41}, []byte("stale")))
 	if got, token, err := guard.Read(); string(got) != "next" || token != 42 || err != nil {
 		t.Errorf("got %q, %d, %v; want next, 42", got, token, err)
 	}
 	// And a sharer that had not seen the exclusive holder before it: both count.
-	if err := guard.place(fencing.Seen{Exclusive: 40, Shared: 43}, []byte("sharer")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.place(fencing.Seen{Exclusive: 40, Shared: 43}, []byte("sharer")))
 	if got, token, err := guard.Read(); string(got) != "sharer" || token != 43 || err != nil {
 		t.Errorf("got %q, %d, %v; want sharer, 43", got, token, err)
 	}
@@ -104,9 +95,7 @@ func TestTheNameAloneKeepsAStaleSharersWriteFromBeingRead(t *testing.T) {
 			t.Errorf("shared %d: got %v; want ErrStale", token, err)
 		}
 	}
-	if err := guard.Write(sharing(t, guard, 43), 43, []byte("again")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, guard.Write(sharing(t, guard, 43), 43, []byte("again")))
 	if got, want := names(t, guard), []string{"v0000000000000043.0000000000000042"}; !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
@@ -142,9 +131,7 @@ func TestANameThatNoGuardGaveIsCorrupt(t *testing.T) {
 		"v0000000000000005.0000000000000004.", "v9999999999999999", "v000000000000000x", "v0000000000000005.000000000000000x",
 	} {
 		guard := &Guard{dir: t.TempDir()}
-		if err := os.WriteFile(filepath.Join(guard.dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(guard.dir, name), nil, 0o600))
 		if err := guard.Write(t.Context(), 9, nil); !errors.Is(err, fencing.ErrCorrupt) {
 			t.Errorf("%s: got %v; want ErrCorrupt", name, err)
 		}

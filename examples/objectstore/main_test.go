@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/pausedholder"
 )
 
@@ -68,9 +69,7 @@ func TestAWriterBetweenTheComparisonAndTheWriteIsSeen(t *testing.T) {
 			})
 		})
 		if existing {
-			if err := guard.Put(t.Context(), url, 40, "first"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, guard.Put(t.Context(), url, 40, "first"))
 		}
 		if err := guard.Put(t.Context(), url, 41, "stale"); !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("existing %t: got %v; want ErrStale", existing, err)

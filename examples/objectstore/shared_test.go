@@ -10,15 +10,14 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/fencing"
+	"github.com/quorumkit/redlock/internal/testkit"
 )
 
 // sharing is a context that says what that of a shared hold would say.
 func sharing(t *testing.T, url string, token redlock.Token) context.Context {
 	t.Helper()
 	ctx, err := fencing.NewSharedContext(t.Context(), url, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return ctx
 }
 
@@ -89,9 +88,7 @@ func TestASharerBetweenTheComparisonAndTheWriteIsSeen(t *testing.T) {
 					h.ServeHTTP(w, r)
 				})
 			})
-			if err := guard.Put(t.Context(), url, 40, "first"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, guard.Put(t.Context(), url, 40, "first"))
 			if err := guard.Put(sharing(t, url, 41), url, 41, "late"); !errors.Is(err, tt.want) {
 				t.Errorf("got %v; want %v", err, tt.want)
 			}

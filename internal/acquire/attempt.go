@@ -162,10 +162,9 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 	return Success{}, &Failure{Sentinel: sentinel, Cause: why, Votes: r.Votes, Causes: r.Causes}
 }
 
-// outlasted is why a round that was sent at start took too long for a lock of this
-// TTL; nil if it did not. A node that voted in it, forgot, and came back before the others'
-// records had the longer MaxTTL, to which a client raised it meanwhile, has waited the shorter
-// one (amend.lua).
+// outlasted is why a round that was sent at start took too long for a lock of this TTL; nil if it
+// did not. A node that voted in it, forgot, and came back before the others' records had the
+// longer MaxTTL, to which a client raised it meanwhile, has waited the shorter one (amend.lua).
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Recent()
 	took, before := now.Sub(start), a.Tracker.RaisedFrom(start)
@@ -294,9 +293,8 @@ func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleep
 	return r
 }
 
-// vouched is why the grants of the round are worth less than a quorum; nil if they are not.
-// A grant counts if its node was not found to have stepped or forgotten since the round
-// began.
+// vouched is why the grants of the round are worth less than a quorum; nil if they are not. A
+// grant counts if its node was not found to have stepped or forgotten since the round began.
 func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
 	set, cause := c.Set(), errUncounted
 	for i, n := range a.Nodes {

@@ -21,9 +21,8 @@ import (
 // released before, who waits. In a line of commands _ is a space inside of a word, and
 // {1000} the node's time in a second.
 
-// The k-th command of some nodes fails, for every k: afterwards the error must be
-// of the right class, nobody else holds the lock, tokens increase, and no key is
-// left behind.
+// The k-th command of some nodes fails, for every k: afterwards the error must be of the right
+// class, nobody else holds the lock, tokens increase, and no key is left behind.
 
 // sweptSet are nodes that fail together, of so many.
 type sweptSet struct {
@@ -142,8 +141,7 @@ func (s *swept) finish(lock *redlock.Lock) {
 	s.succeeded(lock.Token())
 }
 
-// succeeded checks that the others go on with greater tokens and that no key is
-// left.
+// succeeded checks that the others go on with greater tokens and that no key is left.
 func (s *swept) succeeded(token redlock.Token) {
 	s.Helper()
 	time.Sleep(time.Second)

@@ -250,8 +250,7 @@ func TestDataThatAreSwappedBackDoNotVoteForWhoSawTheOthers(t *testing.T) {
 	locktest.WantVotes(t, "under a new epoch", contender, 3)
 }
 
-// handOver swaps a master and its replica, by FAILOVER: no data is
-// lost, and no snapshot sent.
+// handOver swaps a master and its replica, by FAILOVER: no data is lost, and no snapshot sent.
 func handOver(t *testing.T, master, replica *redisserver.Server) {
 	t.Helper()
 	testkit.Must(t, master.Client().Do(t.Context(), "FAILOVER").Err())

@@ -25,8 +25,7 @@ import (
 // longMax is what one client has raised the cluster's MaxTTL to.
 const longMax = 2 * time.Minute
 
-// raisedTo is three nodes whose MaxTTL a client has raised to longMax, and that
-// client.
+// raisedTo is three nodes whose MaxTTL a client has raised to longMax, and that client.
 func raisedTo(t *testing.T) (*redlocktest.Cluster, *redlock.Locker) {
 	t.Helper()
 	nodes := redlocktest.Start(t, 3)

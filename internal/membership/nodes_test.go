@@ -21,8 +21,7 @@ import (
 // Membership on in-process nodes, in virtual time: what takes MaxTTL and more,
 // and faults at a chosen command.
 
-// Of three nodes one is down and one forgot: the third alone knows too little,
-// for however long.
+// Of three nodes one is down and one forgot: the third alone knows too little, for however long.
 func TestNothingIsAdmittedByATimeout(t *testing.T) {
 	testkit.Unraced(t)
 	for name, away := range map[string]func(*redlocktest.Node){
@@ -131,9 +130,8 @@ func TestManyJoinersTakeANodeInOnce(t *testing.T) {
 	})
 }
 
-// Of founding, and of taking a node in, every ninth command fails once, in the deep tier
-// every third, in each way in turn: the cluster stands in the end,
-// and no lock is ever held twice.
+// Of founding, and of taking a node in, every ninth command fails once, in the deep tier every
+// third, in each way in turn: the cluster stands in the end, and no lock is ever held twice.
 func TestAnyCommandOfAJoinMayFail(t *testing.T) {
 	testkit.Unraced(t)
 	locktest.BesideServers(t)

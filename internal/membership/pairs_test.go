@@ -132,9 +132,8 @@ func TestNobodyElseGetsALockThatAMajorityForgot(t *testing.T) {
 	}
 }
 
-// run holds a lock on the first three of five servers, has two of them forget it
-// (or all five) and asks for it again, from a client that knows the servers and
-// from one that never saw them.
+// run holds a lock on the first three of five servers, has two of them forget it (or all five)
+// and asks for it again, from a client that knows the servers and from one that never saw them.
 func (f forgetting) run(t *testing.T, protected bool) {
 	t.Helper()
 	const ttl = 30 * time.Second // longer than any of this takes

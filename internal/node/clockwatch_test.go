@@ -212,9 +212,8 @@ func TestWhatIsSentBesideALockGoesToOneNodeAtATime(t *testing.T) {
 	}
 }
 
-// A process that only waits sends signs of life, for minutes. It knows of a step
-// before it is granted anything, however small the step is against the time that it
-// has waited.
+// A process that only waits sends signs of life, for minutes. It knows of a step before it is
+// granted anything, however small the step is against the time that it has waited.
 func TestAProcessThatOnlyWaitsSeesAStep(t *testing.T) {
 	testkit.Unraced(t)
 	locktest.BesideServers(t)

@@ -129,9 +129,8 @@ func mustStart(t *testing.T, l *redlock.Locker, resource string) <-chan *redlock
 	return got
 }
 
-// A node vouches for a lock by what it answered in the round that the lock
-// stands on. A reply to the round before, which comes late, does not: what that
-// node holds may have ended since.
+// A node vouches for a lock by what it answered in the round that the lock stands on. A reply to
+// the round before, which comes late, does not: what that node holds may have ended since.
 func TestAStragglerOfAnOlderRoundDoesNotVouch(t *testing.T) {
 	for _, confirms := range []bool{false, true} { // whether node 2 confirms the newer round as well
 		synctest.Test(t, func(t *testing.T) {

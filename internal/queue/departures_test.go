@@ -119,8 +119,7 @@ func TestCloseEndsTheWaitToShare(t *testing.T) {
 	})
 }
 
-// An entry of ours is called for which nobody waits: it goes, and who stands behind it is
-// called.
+// An entry of ours is called for which nobody waits: it goes, and who stands behind it is called.
 func TestAnEntryThatIsLeftBehindGoesWhenItIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 5)
@@ -286,8 +285,7 @@ func TestASetWaitsToShareInLine(t *testing.T) {
 	})
 }
 
-// TryAcquire stands in no line, and goes where nobody waits to be alone, in this Locker
-// either.
+// TryAcquire stands in no line, and goes where nobody waits to be alone, in this Locker either.
 func TestATryToShareGoesWhereNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 5)

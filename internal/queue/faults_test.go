@@ -380,8 +380,7 @@ func (d *departure) play(t *testing.T, scene func(*departure), faulty []int, k i
 	return fired
 }
 
-// run makes the leaver go at the k-th command of the nodes, and sees what becomes of
-// the others.
+// run makes the leaver go at the k-th command of the nodes, and sees what becomes of the others.
 func (d *departure) run(faulty []int, k int, verdict redlocktest.Verdict) (fired bool) {
 	var mu sync.Mutex
 	gone := make(chan struct{})

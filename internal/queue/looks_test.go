@@ -238,10 +238,9 @@ func TestASlowNodeIsToldWhoWaits(t *testing.T) {
 	})
 }
 
-// One process waits for many names that stay held: what it costs the nodes is
-// few signs of life, and few looks; and nothing is left when it goes. The
-// looks of 250 names are one command: with ten thousand it was tried once, and is
-// too slow for nodes in memory to be tried each time.
+// One process waits for many names that stay held: what it costs the nodes is few signs of life,
+// and few looks; and nothing is left when it goes. The looks of 250 names are one command: with
+// ten thousand it was tried once, and is too slow for nodes in memory to be tried each time.
 func TestSearchManyNamesWaitedForAtTheCostOfFewCommands(t *testing.T) {
 	testkit.Unraced(t)
 	names := 300

@@ -116,9 +116,8 @@ func (q *Queue) namedLocked(key string) *Name {
 	return name
 }
 
-// Take blocks until it is the caller's turn for key, or ctx is done; it may have
-// been given the lock as well. On failure it returns ctx's cause and leaves the
-// queue as it was.
+// Take blocks until it is the caller's turn for key, or ctx is done; it may have been given the
+// lock as well. On failure it returns ctx's cause and leaves the queue as it was.
 func (q *Queue) Take(ctx context.Context, key string, ttl time.Duration, label string, pushes bool) (*Name, *Transfer, error) {
 	if name, first := q.Try(key); first {
 		return name, nil, nil
@@ -247,10 +246,9 @@ func (q *Queue) Ending(key string) round.Leaving {
 	return round.LeaveNothing
 }
 
-// Pass gives the turn for key to the next in line. If there is none, and the process
-// still has an entry, it calls leave: the waiter that it was kept for has quit meanwhile.
-// leave runs before anybody here can ask for the name again. It gets the claim that
-// stands there; nil if none.
+// Pass gives the turn for key to the next in line. If there is none, and the process still has an
+// entry, it calls leave: the waiter that it was kept for has quit meanwhile. leave runs before
+// anybody here can ask for the name again. It gets the claim that stands there; nil if none.
 func (q *Queue) Pass(key string, leave func(stands *round.Claim)) {
 	if q.Freeing != nil {
 		q.Freeing()
