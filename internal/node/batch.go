@@ -116,8 +116,8 @@ type Release struct {
 	Hint  int64         // the least token of a grant to the first in line there; Calls; 0 if the node may not grant the name on
 	Next  *round.Round  // with a Hint: the attempt with which the process stands in line from then on; nil if none
 
-	doubtful bool       // as of when it was taken: it must leave a tombstone
-	rejected *rejection // by the node; nil if it was not refused yet
+	mark     quorum.Mark // its claim's, as of when it was taken
+	rejected *rejection  // by the node; nil if it was not refused yet
 }
 
 // Calls is the hint of a hand that grants nothing: it calls the first in line. So once in 32
@@ -138,7 +138,7 @@ func (r *Release) alone() bool { return r.rejected != nil && r.rejected.alone }
 
 // ifDoubtful is arg if the release leaves a tombstone; else nil, which columnOf leaves out.
 func (r *Release) ifDoubtful(arg any) any {
-	if !r.doubtful {
+	if !r.mark.Doubtful() {
 		return nil
 	}
 	return arg
@@ -318,9 +318,11 @@ func (b *batch) reset() {
 
 // mayHand tells whether a release may grant: where the node votes, and nothing of the
 // claim may still come. An entry that is the process's id alone goes by a release only:
-// of a hand that comes late nobody could tell whether it is a newer one.
+// of a hand that comes late nobody could tell whether it is a newer one. So does one that
+// may stand beside the key that a renewal put back: a hand takes no entry out there.
 func (b *batch) mayHand(r *Release) bool {
-	return r.Hint != 0 && b.silent == nil && !r.doubtful && r.rejected == nil && (r.Entry == round.LeaveNothing || *r.Claim.QueueOwner() != "")
+	beside := r.mark&quorum.PutBack != 0 && r.Entry == round.LeaveQueue
+	return r.Hint != 0 && b.silent == nil && !r.mark.Doubtful() && !beside && r.rejected == nil && (r.Entry == round.LeaveNothing || *r.Claim.QueueOwner() != "")
 }
 
 // part puts the releases of slots and of shared holds first, and those last that may grant.

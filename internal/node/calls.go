@@ -46,7 +46,7 @@ func (b *batch) add(c call) { b.calls = append(b.calls, c) }
 // no line: it is what an uncontended lock costs.
 func (b *batch) addReleases() {
 	rest := b.releases[len(b.slotters)+len(b.sharers) : len(b.releases)-len(b.hands)]
-	if len(rest) == 1 && rest[0].Entry == round.LeaveNothing && !rest[0].doubtful {
+	if len(rest) == 1 && rest[0].Entry == round.LeaveNothing && !rest[0].mark.Doubtful() {
 		b.add(call{cmd: b.one.releaseCall(rest[0].Claim), releases: rest})
 		return
 	}
@@ -69,7 +69,7 @@ func (b *batch) addSlotReleases() {
 // of more, as far as none of them goes alone. ShareBatchSize bounds them too: a release
 // changes a sorted set, where one of an exclusive hold deletes a key.
 func (b *batch) addSharedReleases() {
-	if one := b.sharers; len(one) == 1 && one[0].Entry == round.LeaveNothing && !one[0].doubtful {
+	if one := b.sharers; len(one) == 1 && one[0].Entry == round.LeaveNothing && !one[0].mark.Doubtful() {
 		b.add(call{cmd: b.one.partCall(one[0].Claim), releases: one})
 		return
 	}

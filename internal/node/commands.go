@@ -365,13 +365,13 @@ func (b *batch) slotCall(r *round.Round) redis.Cmder {
 // releaseSlot is release_slot.lua for one claim; with a tombstone only where an earlier ask of
 // it may still come.
 func (b *batch) releaseSlot(r *Release) redis.Cmder {
-	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.ReleaseSlotScript, 1+flag(r.doubtful))
+	c, slot, start := r.Claim, r.Claim.Slot(), b.begin(lua.ReleaseSlotScript, 1+flag(r.mark.Doubtful()))
 	b.arena = append(b.arena, &c.Key)
-	if r.doubtful {
+	if r.mark.Doubtful() {
 		b.arena = append(b.arena, &c.Dead)
 	}
 	b.arena = append(b.arena, &c.Owner, &slot.Name, slot.Limit, int(r.Entry), &b.process, &slot.Place)
-	if r.doubtful {
+	if r.mark.Doubtful() {
 		b.arena = append(b.arena, &r.Life)
 	}
 	return intCall{redis.NewIntCmd(context.Background(), b.args(start)...)}.again()
@@ -383,7 +383,7 @@ func (b *batch) releaseSlot(r *Release) redis.Cmder {
 func (b *batch) beginRelease(s *lua.Script, releases []Release) (start int, entries bool) {
 	keys := len(releases)
 	for i := range releases {
-		keys += flag(releases[i].doubtful)
+		keys += flag(releases[i].mark.Doubtful())
 		entries = entries || releases[i].Entry != round.LeaveNothing
 	}
 	start = b.begin(s, keys)

@@ -79,10 +79,10 @@ func (q *pending) take(b *batch, now clock.Instant) {
 	if len(q.releases) == 0 {
 		q.takeAcquires(b)
 	}
-	// Whether a release needs a tombstone is decided last: what was taken before it may have
-	// changed its mark.
+	// Whether a release needs a tombstone, or may grant, is decided last: what was taken before
+	// it may have changed its mark.
 	for i, r := range b.releases {
-		b.releases[i].doubtful = r.Claim.Marks[q.node].Doubtful()
+		b.releases[i].mark = r.Claim.Marks[q.node]
 	}
 	b.part()
 	q.place(b)
@@ -134,7 +134,7 @@ func (q *pending) takeGroups(b *batch) {
 		if g.reseeds() {
 			g.forget(func(c *round.Claim) bool { return c.Abandoned.Load() })
 			for _, c := range g.claims {
-				c.Marks[q.node] = c.Marks[q.node].Again()
+				c.Marks[q.node] = c.Marks[q.node].Again() | quorum.PutBack
 			}
 		}
 		if len(g.claims) > 0 {
@@ -174,7 +174,7 @@ func (q *pending) takePasses(b *batch) {
 			}
 		case quorum.PassGoes:
 			// Marked before it is sent: from here on only a tombstone keeps the new claim out.
-			h.Round.Claim.Marks[q.node] |= quorum.Unsure
+			h.Round.Claim.Marks[q.node] |= quorum.Unsure | old.Marks[q.node]&quorum.PutBack
 			b.passes = append(b.passes, h)
 		}
 	}

@@ -10,6 +10,7 @@ const (
 	Unsure                   // a command is sent, and no reply is known: it may still put the claim there
 	doubted                  // the same of an earlier command, no matter what a later one brings
 	Behind                   // what it is to be handed over from may be there, and has to go first
+	PutBack                  // a renewal put it there: an entry may stand beside it
 )
 
 // Doubtful tells whether a command may still come that puts the claim there: a

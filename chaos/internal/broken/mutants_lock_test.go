@@ -261,7 +261,12 @@ var lockMutants = []way{
 	{
 		name: "a doubtful release grants", takes: "a release grants whose acquire may still come",
 		by:    ". TestADoubtAboutAnAcquireOutlivesTheReplyToAReseed",
-		edits: []edit{{"internal/node/batch.go", "r.Hint != 0 && b.silent == nil && !r.doubtful && r.rejected == nil", "r.Hint != 0 && b.silent == nil && (!r.doubtful || BROKEN) && r.rejected == nil"}},
+		edits: []edit{{"internal/node/batch.go", "!r.mark.Doubtful() &&", "(!r.mark.Doubtful() || BROKEN) &&"}},
+	},
+	{
+		name: "a release grants beside its entry", takes: "a release leaves the entry beside a key that was put back",
+		by:    "./internal/queue TestAReleaseTakesTheEntryFromWhereTheLockWasPutBack",
+		edits: []edit{{"internal/node/batch.go", "!beside &&", "(!beside || BROKEN) &&"}},
 	},
 	{
 		name: "a refused release grants", takes: "a release that was refused, and may have granted, goes again as one that grants",

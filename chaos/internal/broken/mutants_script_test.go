@@ -93,7 +93,7 @@ var scriptMutants = []way{
 	{
 		name: "a pass that is not marked", takes: "a pass under way leaves no doubt where it went",
 		by:    "./internal/queue TestALostPassLeavesNothingBehind",
-		edits: []edit{{"internal/node/pending.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure\n", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n"}},
+		edits: []edit{{"internal/node/pending.go", "			h.Round.Claim.Marks[q.node] |= quorum.Unsure |", "			if !BROKEN {\n				h.Round.Claim.Marks[q.node] |= quorum.Unsure\n			}\n			h.Round.Claim.Marks[q.node] |="}},
 	},
 	{
 		name: "a lost pass leaves the old owner", takes: "where a pass was lost the old claim is not released",
