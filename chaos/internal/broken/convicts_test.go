@@ -24,12 +24,12 @@ const mutantsVariable = "REDLOCK_MUTANTS"
 // convictWithin is how long a test may take to convict one. A test that hangs convicts none.
 const convictWithin = time.Minute
 
-// Each mutant's edits still fit, and its test is there.
+// The edits of all mutants and ways still fit, and each mutant's test is there.
 func TestEachMutantHasItsTest(t *testing.T) {
 	t.Parallel()
-	if _, err := overlayOf(mutants, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := overlayOf(mutants, t.TempDir())
+	_, waysErr := overlayOf(ways, t.TempDir())
+	testkit.Must(t, err, waysErr)
 	for i := range mutants {
 		if _, _, err := mutants[i].test(); err != nil {
 			t.Error(err)

@@ -104,7 +104,7 @@ var lockWays = []way{
 		name: "no tombstone", takes: "a release leaves nothing behind against an acquire that comes late",
 		finds: []chaos.Rule{chaos.Litter},
 		seed:  6,
-		edits: []edit{{"internal/node/pending.go", "= r.Claim.Marks[q.node].Doubtful()", "= r.Claim.Marks[q.node].Doubtful() && !BROKEN"}},
+		edits: []edit{{"internal/node/pending.go", "		b.releases[i].mark = r.Claim.Marks[q.node]\n", "		if b.releases[i].mark = r.Claim.Marks[q.node]; BROKEN {\n			b.releases[i].mark &= quorum.PutBack\n		}\n"}},
 	},
 	{
 		name: "rejoin at once", takes: "a node that forgot votes without the wait",
