@@ -17,8 +17,7 @@ func (v *server) member() bool {
 	return v.cluster != 0 && v.node.Epoch != 0 && v.run == v.process && !v.returned()
 }
 
-// returned asks the library's rule whether the epoch has ended, with the one that
-// voted last.
+// returned asks the library's rule whether the epoch has ended, with the one that voted last.
 func (v *server) returned() bool {
 	epoch := uint8(v.node.Epoch)
 	if v.voted == 0 || epoch == 0 || epoch == v.voted {
@@ -382,8 +381,7 @@ type answer struct {
 	founding        bool // the install is beyond the table
 }
 
-// decisions remembers what the rules answered: the same question comes in
-// thousands of states.
+// decisions remembers what the rules answered: the same question comes in thousands of states.
 type decisions struct {
 	mu    sync.RWMutex // guards known
 	known map[question]answer

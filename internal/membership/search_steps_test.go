@@ -190,8 +190,7 @@ func (sys *memberSystem) act(s *memberState, c uint8, yield yieldMember) {
 	}
 }
 
-// settle yields what the client makes of the grants that are there, or of any
-// part of them.
+// settle yields what the client makes of the grants that are there, or of any part of them.
 func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	k, votes := &s.clients[c], make([]quorum.Vote, sys.nodes)
 	if sys.tooLong(k, c) {

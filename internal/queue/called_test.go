@@ -55,6 +55,14 @@ func TestADeadHeadIsPassedOver(t *testing.T) {
 	}
 }
 
+// standsFirst leaves an entry for orders/42 on the node, of the process that waits for orders/41.
+func standsFirst(t *testing.T, n *redlocktest.Node) {
+	t.Helper()
+	stands, err := n.Miniredis().ZMembers("redlock:queue:orders/41")
+	_, failed := n.Miniredis().ZAdd("redlock:queue:orders/42", 1, strings.Fields(stands[0])[0])
+	testkit.Must(t, err, failed)
+}
+
 // One node has an entry of a process that waits for another name only. With two of five down,
 // that node alone keeps the name from all others. They call the process again.
 func TestAnEntryThatNobodyWaitsByOnOneNodeOfThreeGoes(t *testing.T) {
@@ -72,10 +80,7 @@ func TestAnEntryThatNobodyWaitsByOnOneNodeOfThreeGoes(t *testing.T) {
 				nodes.Node(3).Stop()
 				nodes.Node(4).Stop()
 				locktest.MustRelease(t, lock)
-				m := nodes.Node(2).Miniredis()
-				stands, err := m.ZMembers("redlock:queue:orders/41")
-				_, failed := m.ZAdd("redlock:queue:orders/42", 1, strings.Fields(stands[0])[0])
-				testkit.Must(t, err, failed)
+				standsFirst(t, nodes.Node(2))
 				began := time.Now()
 				lock = locktest.MustAcquire(t, locktest.SeparateLocker(t, nodes), "orders/42", append(opts, redlock.WithWait(time.Minute))...)
 				if took := time.Since(began); took > 5*time.Second {
@@ -83,43 +88,6 @@ func TestAnEntryThatNobodyWaitsByOnOneNodeOfThreeGoes(t *testing.T) {
 				}
 				locktest.MustRelease(t, lock)
 				locktest.MustRelease(t, beside)
-			})
-		})
-	}
-}
-
-// Two of three nodes grant a waiter the lock, and a renewal puts it on the third, where its entry
-// stands behind another's.
-func TestAReleaseTakesTheEntryFromWhereTheLockWasPutBack(t *testing.T) {
-	for what, handed := range map[string]bool{"it held": false, "it was handed on": true} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, nodes := locktest.NewLocker(t, 3)
-				first, other := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
-				lock, _ := locktest.MustAcquire(t, first, "orders/42"), locktest.MustAcquire(t, first, "orders/41")
-				next, m := locktest.Wants(t, l), nodes.Node(2).Miniredis()
-				go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Hour)) }()
-				time.Sleep(time.Second)
-				stands, err := m.ZMembers("redlock:queue:orders/41")
-				_, failed := m.ZAdd("redlock:queue:orders/42", 1, strings.Fields(stands[0])[0])
-				testkit.Must(t, err, failed)
-				m.Del("orders/42")
-				locktest.MustRelease(t, lock)
-				lock = locktest.Got(t, next).Lock
-				time.Sleep(8 * time.Second)
-				if handed {
-					next = locktest.Wants(t, l)
-					locktest.MustRelease(t, lock)
-					lock = locktest.Got(t, next).Lock
-				}
-				there := m.Exists("orders/42")
-				locktest.MustRelease(t, lock)
-				time.Sleep(time.Second) // the release of a quorum is enough
-				all, err := m.ZMembers("redlock:queue:orders/42")
-				left := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return strings.Contains(m, " ") }) // alone it keeps nothing
-				if testkit.Must(t, err); !there || len(left) != 1 {
-					t.Errorf("the lock was put back: %t; left are %q, want the other's", there, all)
-				}
 			})
 		})
 	}

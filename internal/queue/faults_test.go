@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -471,5 +472,40 @@ func breakSubscriptions(nodes *redlocktest.Cluster, most int32) {
 	}
 	for broken.Load() < most {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// Two of three nodes grant a waiter the lock, and a renewal puts it on the third, where its entry
+// stands behind another's.
+func TestAReleaseTakesTheEntryFromWhereTheLockWasPutBack(t *testing.T) {
+	for what, handed := range map[string]bool{"it held": false, "it was handed on": true} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nodes := locktest.NewLocker(t, 3)
+				first, other := locktest.SeparateLocker(t, nodes), locktest.SeparateLocker(t, nodes)
+				lock, _ := locktest.MustAcquire(t, first, "orders/42"), locktest.MustAcquire(t, first, "orders/41")
+				next, m := locktest.Wants(t, l), nodes.Node(2).Miniredis()
+				go func() { _, _ = other.Acquire(t.Context(), "orders/41", redlock.WithWait(time.Hour)) }()
+				time.Sleep(time.Second)
+				standsFirst(t, nodes.Node(2))
+				m.Del("orders/42")
+				locktest.MustRelease(t, lock)
+				lock = locktest.Got(t, next).Lock
+				time.Sleep(8 * time.Second)
+				if handed {
+					next = locktest.Wants(t, l)
+					locktest.MustRelease(t, lock)
+					lock = locktest.Got(t, next).Lock
+				}
+				there := m.Exists("orders/42")
+				locktest.MustRelease(t, lock)
+				time.Sleep(time.Second) // the release of a quorum is enough
+				all, err := m.ZMembers("redlock:queue:orders/42")
+				left := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return strings.Contains(m, " ") }) // alone it keeps nothing
+				if testkit.Must(t, err); !there || len(left) != 1 {
+					t.Errorf("the lock was put back: %t; left are %q, want the other's", there, all)
+				}
+			})
+		})
 	}
 }
