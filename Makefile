@@ -47,10 +47,6 @@ explore-cover: ## functions of the protocol that PLANS (300) random plans do not
 mutants: ## the protocol broken by hand, each way seen to fail its test; FILES='lock.go renew.go': the ways in these files
 	REDLOCK_MUTANTS=$(or $(FILES),all) REDLOCK_REQUIRE_SERVERS=1 go test -run TestEachMutant -count=1 -timeout 0 -v ./chaos/internal/broken
 
-.PHONY: shape
-shape: ## lines, files, words, circles and names of the tree, held to their bars
-	go run ./.ci/shape
-
 .PHONY: apidiff
 apidiff: ## what breaks importers since the newest tag, which CHANGELOG.md must say
 	@.ci/apidiff
