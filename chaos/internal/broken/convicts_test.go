@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,8 @@ import (
 
 // mutantsVariable names the environment variable that says which mutants are tried: all,
 // or those that edit one of its files ("lock.go internal/round/ask.go"). Without it the
-// deep tier tries all.
+// deep tier tries all. A number before the files is the most that are tried, drawn by the
+// day ("10 lock.go").
 const mutantsVariable = "REDLOCK_MUTANTS"
 
 // convictWithin is how long a test may take to convict one. A test that hangs convicts none.
@@ -101,14 +104,22 @@ func chosenMutants(t *testing.T) (chosen []*way) {
 		testkit.NeedDeep(t)
 		files = []string{"all"}
 	}
+	most, err := strconv.Atoi(files[0])
+	if err == nil {
+		files = files[1:]
+	} else {
+		most = len(mutants)
+	}
 	for i := range mutants {
 		w := &mutants[i]
 		if files[0] == "all" || slices.ContainsFunc(touched([]way{*w}), func(f string) bool { return slices.Contains(files, f) }) {
 			chosen = append(chosen, w)
 		}
 	}
-	t.Logf("%d of %d mutants", len(chosen), len(mutants))
-	return chosen
+	t.Logf("%d of %d mutants edit the files; at most %d are tried", len(chosen), len(mutants), most)
+	draw := rand.New(rand.NewPCG(uint64(time.Now().Unix()/86400), 0)) //nolint:gosec // not for secrets
+	draw.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+	return chosen[:min(most, len(chosen))]
 }
 
 // tried is what a test of the full tier says while a way is in force.
