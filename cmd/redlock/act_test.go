@@ -42,7 +42,8 @@ const family = 4
 // when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
 // of its own. "fork FILE" is the one between. "once FILE" writes that down
-// once, and waits for its end. "raced ARG..." and "short ARG..." are the program.
+// once, and waits for its end. "raced ARG...", "short ARG..." and
+// "unwatched SELF ARG..." are the program.
 func act(part string, args []string) {
 	file := args[0]
 	switch part {
@@ -50,6 +51,8 @@ func act(part string, args []string) {
 		os.Exit(main.Raced(args))
 	case "short":
 		os.Exit(main.Short(args))
+	case "unwatched":
+		os.Exit(main.Unwatched(args))
 	case "family":
 		play("beat", file+".1", &syscall.SysProcAttr{})
 		play("beat", file+".2", &syscall.SysProcAttr{Setpgid: true})

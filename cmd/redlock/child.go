@@ -32,8 +32,9 @@ type child struct {
 	stop   syscall.Signal // the stop of the leader that followStop has not handled; 0 if none
 	// The processes below this program before the command: a script that has started
 	// something in the background and then execs this program leaves it its children.
-	before map[int]bool
-	halted []int // the processes that halt stopped, and resume continues
+	before   map[int]bool
+	watchdog int   // one of those; 0 once it has died
+	halted   []int // the processes that halt stopped, and resume continues
 }
 
 // startChild starts the command in a group of its own, with this program's stdin,
@@ -73,8 +74,16 @@ func (c *child) reap() {
 			return
 		case pid == c.pid && status.Stopped():
 			c.stop = status.StopSignal()
-		case pid == c.pid && !status.Continued():
+		case pid == c.watchdog && status.Stopped():
+			_ = syscall.Kill(pid, syscall.SIGKILL) // another is started, which does its work
+		case status.Stopped():
+		case pid == c.pid:
 			c.ended, c.status = true, status
+		case pid == c.watchdog:
+			c.watchdog = 0
+			fallthrough
+		default:
+			delete(c.before, pid) // the number may be given to the command's
 		}
 	}
 }
@@ -182,4 +191,10 @@ func parseSignal(flag, name string) (os.Signal, error) {
 		return n, nil
 	}
 	return nil, cli.Usagef("%s %s: there is no such signal", flag, name)
+}
+
+// leadsSession tells whether this program was started in a session of its own.
+func leadsSession() bool {
+	id, err := unix.Getsid(0)
+	return err == nil && id == os.Getpid()
 }

@@ -87,10 +87,12 @@ what leaves the group (setsid) escapes.
 
 A program that is killed with SIGKILL, or stopped with SIGSTOP, can do nothing more. On
 Linux a second process, "lockwatch", then kills CMD and what it started: at once after a
-SIGKILL, and under a SIGSTOP before the validity ends. What it can't: find a process that
-has left the group, changed its environment and outlived its parents, when redlock itself
-is dead; do anything when it is killed or stopped as well, as by a SIGKILL to all
-processes of the machine or user (the kernel then kills CMD, and not what CMD started).
+SIGKILL, and under a SIGSTOP before the validity ends. If it is killed or stopped itself,
+another is started at once; if none lives, CMD runs on without. A line says so in both
+cases. What lockwatch can't: find a process that has left the group, changed its
+environment and outlived its parents, when redlock itself is dead; do anything when both
+are killed or stopped at once, as by a SIGKILL to all processes of the machine or user
+(the kernel then kills CMD, and not what CMD started).
 On other systems nobody ends CMD in either case: stop the whole job, and end redlock with
 TERM.
 

@@ -29,3 +29,10 @@ func Short(args []string) int {
 	a.options = []redlock.Option{redlock.WithTTL(FirstLease)}
 	return runCommand(context.Background(), a, args)
 }
+
+// Unwatched is the program, which starts its first argument for a watchdog.
+func Unwatched(args []string) int {
+	a := newApp()
+	a.self = args[0]
+	return runCommand(context.Background(), a, args[1:])
+}

@@ -49,8 +49,8 @@ have the resource refuse a smaller one than the largest it has seen) and
 REDLOCK_VALIDITY_MS. Others see who leads by: redlock observe KEY. --value is what they
 are told.
 
-With --json, what happens is told on stderr, one value a line: "held", "ending", "killed",
-"revoked", "ended" as by exec, and "waiting" before each campaign.`,
+With --json, what happens is told on stderr, one value a line: as by exec, and "waiting"
+before each campaign.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			e := &execution{command: "lead"}
 			e.defineHold(fs, "CMD is dead after this `DURATION` of a lead, its first signal comes\n--kill-after earlier; then campaign again. "+leastHold)

@@ -152,6 +152,7 @@ func (s *supervisor) run() error {
 			s.watchdog.dismiss()
 			return s.verdict()
 		}
+		s.rewatch()
 		s.followStop()
 		s.decide()
 		if !s.suspended { // this program may run on for a moment after its own stop

@@ -40,6 +40,10 @@ const (
 	// watchdogPatience bounds how long a watchdog tries to kill, for a process that is
 	// stuck in the kernel (state D): no signal ends it, and the watchdog must end some time.
 	watchdogPatience = time.Minute
+	// watchdogTries is how many in a row may live for less than watchdogLife. Then none is
+	// started any more: each costs the supervisor the time of a fork.
+	watchdogTries = 5
+	watchdogLife  = time.Second
 )
 
 // watchdog is a process of its own, in a session of its own. It kills the command's family
@@ -51,10 +55,15 @@ const (
 // is inherited, by descent from those, and, while this program lives, by descent from it.
 // A process that left the group, has another environment and lost its parents escapes when
 // this program is dead. PR_SET_PDEATHSIG, which ownGroup sets, reaches the command alone.
+//
+// One that dies is followed by another (rewatch), which is told what the last one was.
 type watchdog struct {
-	pid   int
-	pipe  *os.File
-	until time.Duration // the end that it was told last, since the boot; 0 if none is in force
+	self, mark string // the program that it runs, and what marks the family
+	pid        int    // 0 if it did not start
+	pipe       *os.File
+	born       stopwatch
+	failed     int           // how many in a row have died young
+	until      time.Duration // the end that it was told last, since the boot; 0 if none is in force
 }
 
 // familyMark makes the mark of one command. It is random: a number, as a pid, may come again
@@ -62,46 +71,79 @@ type watchdog struct {
 func familyMark() string { return rand.Text() }
 
 // startWatchdog starts one for this program. self is the program that it runs. If that is
-// empty, or does not start, the watchdog is nil, and a nil one does nothing: the command still
-// runs, under the smaller promise of other systems.
+// empty, the watchdog is nil, and a nil one does nothing. One that does not start has died.
 func startWatchdog(self, mark string) *watchdog {
 	if self == "" {
 		return nil
 	}
+	d := &watchdog{self: self, mark: mark}
+	d.start()
+	return d
+}
+
+func (d *watchdog) start() {
+	d.pid, d.born = 0, startWatch()
+	d.hangUp()
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil
+		return
 	}
 	defer r.Close()
 	// Not this program's stdout: a pipe's reader would wait for the watchdog's end.
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		_ = w.Close()
-		return nil
+		return
 	}
 	defer null.Close()
-	p, err := os.StartProcess(self, []string{watchdogName, strconv.Itoa(os.Getpid()), mark}, &os.ProcAttr{
+	p, err := os.StartProcess(d.self, []string{watchdogName, strconv.Itoa(os.Getpid()), d.mark}, &os.ProcAttr{
 		// None of our environment: it may have passwords, and the mark of an outer exec.
 		Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		_ = w.Close()
-		return nil
+		return
 	}
-	d := &watchdog{pid: p.Pid, pipe: w}
+	d.pid, d.pipe = p.Pid, w
 	_ = p.Release() // reap waits for it
-	return d
 }
 
 // watch tells it the command's group, and the processes that are not of the family: a script
 // may have started them before it became this program.
 func (d *watchdog) watch(c *child) {
-	if d == nil {
+	if d == nil || d.pid == 0 {
 		return
 	}
+	c.watchdog, c.before[d.pid] = d.pid, true
 	d.say("group %d\n", c.pid)
 	for pid := range c.before {
 		d.say("not %d\n", pid)
+	}
+	if d.until > 0 {
+		d.say("until %d\n", int64(d.until))
+	}
+}
+
+// rewatch starts another watchdog where one has died: somebody killed it, or the system did
+// for want of memory. While there is none, nobody ends the command of a program that is killed
+// or stopped. Where none lives the command goes on: this program still ends it in time.
+func (s *supervisor) rewatch() {
+	d := s.watchdog
+	if d == nil || d.pid > 0 && s.child.watchdog == d.pid {
+		return
+	}
+	if d.born.elapsed() >= watchdogLife {
+		d.failed = 0
+	}
+	if d.failed++; d.failed > watchdogTries {
+		d.hangUp()
+		s.watchdog = nil
+		s.tell("unwatched", "no lockwatch can be kept: nobody ends "+s.execution.argv[0]+" if this program is stopped")
+		return
+	}
+	if d.start(); d.pid > 0 {
+		d.watch(s.child)
+		s.tell("watched", watchdogName+" ended: another was started")
 	}
 }
 
@@ -135,16 +177,22 @@ func (d *watchdog) disarm() {
 
 // say never blocks: a supervisor that waits for its watchdog guards nothing. A watchdog that
 // does not read would act on an end that is out of date, and kill a command under a valid
-// lock: it is ended.
+// lock: it is ended. One that died is left to rewatch: its number may be another's.
 func (d *watchdog) say(format string, args ...any) {
 	if d.pipe == nil {
 		return
 	}
-	if err := tryWrite(d.pipe, fmt.Appendf(nil, format, args...)); err != nil {
+	if err := tryWrite(d.pipe, fmt.Appendf(nil, format, args...)); errors.Is(err, syscall.EAGAIN) {
 		_ = syscall.Kill(d.pid, syscall.SIGKILL)
-		_ = d.pipe.Close()
-		d.pipe = nil
+		d.hangUp()
 	}
+}
+
+func (d *watchdog) hangUp() {
+	if d.pipe != nil {
+		_ = d.pipe.Close()
+	}
+	d.pipe = nil
 }
 
 // tryWrite writes all of a line, or fails where it would block: pipe(7) takes so few bytes
@@ -168,14 +216,10 @@ func tryWrite(pipe *os.File, line []byte) error {
 // dismiss ends it: nothing of the command is left. The word comes before the pipe is closed: a
 // closed pipe alone means that this program died.
 func (d *watchdog) dismiss() {
-	if d == nil || d.pipe == nil {
-		return
+	if d != nil {
+		d.say("done\n")
+		d.hangUp()
 	}
-	d.say("done\n")
-	if d.pipe != nil {
-		_ = d.pipe.Close()
-	}
-	d.pipe = nil
 }
 
 // isWatchdog tells whether this process is one, and runs it.

@@ -116,34 +116,50 @@ func TestTheFamilyDiesWithAProgramThatIsKilled(t *testing.T) {
 }
 
 // A program that is stopped renews nothing, and kills nobody: its watchdog does, before
-// the validity ends.
+// the validity ends. So does the one that follows a watchdog which was killed, or stopped, and
+// the one after that.
 func TestTheFamilyDiesUnderAProgramThatIsStopped(t *testing.T) {
 	t.Parallel()
-	machine := testkit.WatchMachine(t) // a watchdog that gets no processor for 415 ms is late
-	servers, nodes := masters(t, 3)
-	file := filepath.Join(t.TempDir(), "beat")
-	p := watched(t, nodes, file, "--ttl", "4s", "--kill-after", "1500ms")
-	p.signal(t, syscall.SIGSTOP)
-	// Another can have the lock when two of three leases have ended: a renewal may have been
-	// on its way to the third as the program was stopped.
-	var ends []time.Duration
-	for _, s := range servers {
-		asked := sinceBoot()
-		left, err := s.Client().PTTL(t.Context(), "k").Result()
-		must(t, err)
-		ends = append(ends, asked+max(left, 0))
+	for name, faults := range map[string][]syscall.Signal{
+		"watched": nil, "watched by the third": {syscall.SIGKILL, syscall.SIGKILL}, "watched by the second": {syscall.SIGSTOP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			machine := testkit.WatchMachine(t) // a watchdog that gets no processor for 415 ms is late
+			servers, nodes := masters(t, 3)
+			file := filepath.Join(t.TempDir(), "beat")
+			p := watched(t, nodes, file, "--json", "--ttl", "4s", "--kill-after", "1500ms")
+			for i, fault := range faults {
+				dogs := watchdogs(t, p.cmd.Process.Pid)
+				if len(dogs) != 1 {
+					t.Fatalf("got watchdogs %v; want one", dogs)
+				}
+				must(t, syscall.Kill(dogs[0], fault))
+				eventually(t, "another watchdog", func() bool { return strings.Count(p.stderr(), `{"event":"watched","key":"k"`) == i+1 })
+			}
+			p.signal(t, syscall.SIGSTOP)
+			// Another can have the lock when two of three leases have ended: a renewal may have been
+			// on its way to the third as the program was stopped.
+			var ends []time.Duration
+			for _, s := range servers {
+				asked := sinceBoot()
+				left, err := s.Client().PTTL(t.Context(), "k").Result()
+				must(t, err)
+				ends = append(ends, asked+max(left, 0))
+			}
+			slices.Sort(ends)
+			expiry := ends[1]
+			eventually(t, "the family's end", func() bool { return len(familyAlive(t, file)) == 0 })
+			if last := lastOf(t, file); last >= expiry {
+				machine.Excuse(t, 200*time.Millisecond)
+				t.Errorf("the family lived for %v beyond the lease", last-expiry)
+			} else {
+				t.Logf("the last of the family lived until %v before the lease's end", expiry-last)
+			}
+			p.signal(t, syscall.SIGCONT)
+			p.wait(t).want(t, 124, "the watchdog killed", "was stopped")
+		})
 	}
-	slices.Sort(ends)
-	expiry := ends[1]
-	eventually(t, "the family's end", func() bool { return len(familyAlive(t, file)) == 0 })
-	if last := lastOf(t, file); last >= expiry {
-		machine.Excuse(t, 200*time.Millisecond)
-		t.Errorf("the family lived for %v beyond the lease", last-expiry)
-	} else {
-		t.Logf("the last of the family lived until %v before the lease's end", expiry-last)
-	}
-	p.signal(t, syscall.SIGCONT)
-	p.wait(t).want(t, 124, "the watchdog killed", "was stopped")
 }
 
 // Who else runs on the machine is no family, and neither is the watchdog's own program.
@@ -173,7 +189,7 @@ func TestAWatchdogLeavesTheOthersAlone(t *testing.T) {
 	eventually(t, "the other family's end", func() bool { return len(familyAlive(t, other)) == 0 })
 }
 
-// An end in the usual way leaves no watchdog behind. One that was killed is not missed.
+// An end in the usual way leaves no watchdog behind, also where one was killed.
 func TestAWatchdogEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -191,7 +207,26 @@ func TestAWatchdogEndsWithItsCommand(t *testing.T) {
 	before := time.Now()
 	eventually(t, "some renewals", func() bool { return time.Since(before) > 4*time.Second })
 	must(t, os.WriteFile(end, nil, 0o600))
-	p.wait(t).want(t, 6)
+	p.wait(t).want(t, 6, "redlock: lockwatch ended: another was started")
+	eventually(t, "the watchdog's end", func() bool { return len(watchdogs(t, p.cmd.Process.Pid)) == 0 })
+}
+
+// Where no watchdog can be started, or none lives, the command runs, and that is said once.
+func TestACommandThatNobodyWatchesRuns(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 1)
+	for self, times := range map[string]int{"/no/such/program": 0, "/bin/true": main.WatchdogTries} {
+		cmd := prepare(t, nodes, self, "exec", "--node-timeout", "1s", "k", "sh", "-c", "sleep 2; exit 7")
+		cmd.Path, cmd.Env = os.Args[0], append(cmd.Env, actVar+"=unwatched")
+		r := finish(t, cmd)
+		r.want(t, 7)
+		if n := strings.Count(r.errs, "no lockwatch can be kept"); n != 1 {
+			t.Errorf("%s: got %q; want it said once that nobody watches", self, r.errs)
+		}
+		if n := strings.Count(r.errs, "another was started"); n != times {
+			t.Errorf("%s: got %q; want %d starts", self, r.errs, times)
+		}
+	}
 }
 
 // A watchdog that does not read is found out at once, and no line of it is cut.
