@@ -4,7 +4,8 @@ package main
 // JSON when it holds the key, and holds until a signal. It kills nothing, so its promise is
 // smaller: it ends when the lock does, and the reader has to stop by itself.
 //
-// Exit status: 0 after HUP, INT, QUIT or TERM, since that is how a hold ends well; 128+n if the
+// Exit status: 0 after HUP, INT, QUIT or TERM, since that is how a hold ends well, and after the
+// end of the process that started it (follow), which is taken for a HUP; 128+n if the
 // signal came while it waited; 75, or -E, if somebody else holds the key; 69 if no quorum
 // answered, or none confirmed the release; 123 for --max-hold; 124 if the lock was lost.
 
@@ -13,10 +14,22 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
 )
+
+// parent is the process that started this one. It is read before anything else: one that ends
+// sooner is never seen.
+var parent = os.Getppid()
+
+// parentGlance is how often hold looks whether that one still lives.
+const parentGlance = time.Second
 
 func holdCommand(a *app) cli.Command {
 	return cli.Command{
@@ -34,6 +47,9 @@ With --revocable, others may ask for KEY (redlock revoke). Another line then say
 {"event":"revoked",...}, and KEY is held on: the reader stops what it does, and then
 sends a signal.
 
+When the process that started it has ended, hold ends within about a second, as after a
+HUP: a script that was killed sends no signal. Under nohup or setsid it holds on.
+
 Exit status 0 after a signal, or 69 if no quorum has confirmed the release in time; 123 if
 --max-hold has passed; 124 if the lock was lost. The reader must stop when this
 program ends, for any reason: nothing is killed here. Where a command can be given,
@@ -48,6 +64,7 @@ exec is safer. With --json, the end is told on stderr as well, as exec tells it.
 					return err
 				}
 				f.listen()
+				defer f.follow()()
 				return a.withLocks(ctx, f, func(ctx context.Context, s *session) error { return a.hold(ctx, s, f) }, append(f.options(), redlock.WithMaxHold(f.maxHold))...)
 			}
 		},
@@ -61,6 +78,29 @@ func (f *lockFlags) take(args []string) error {
 	}
 	f.keys = args
 	return f.validate()
+}
+
+// follow sends a HUP to this program when the process that started it has ended. Who wants it
+// to live on has said so: nohup ignores HUP, and setsid makes it the leader of a session, as
+// service managers do. The parent is asked for, by all systems alike; the kernel's own signal
+// (PR_SET_PDEATHSIG) would tell of the end of the thread that started it.
+func (f *lockFlags) follow() (end func()) {
+	done := make(chan struct{})
+	var following sync.WaitGroup
+	if !signal.Ignored(syscall.SIGHUP) && !leadsSession() {
+		following.Go(func() {
+			for os.Getppid() == parent {
+				t := newTimer(parentGlance)
+				select {
+				case <-done:
+					return
+				case <-t.C:
+				}
+			}
+			f.signals <- syscall.SIGHUP
+		})
+	}
+	return func() { close(done); following.Wait() }
 }
 
 // hold holds until a signal or a loss. --max-hold is the library's here (WithMaxHold): no

@@ -4,9 +4,13 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumkit/redlock"
 )
 
 func TestHoldHoldsUntilASignal(t *testing.T) {
@@ -85,6 +89,57 @@ func TestHoldEndsWithTheLock(t *testing.T) {
 	deaf.wait(t).want(t, 1, "nobody reads")
 	if n := exists(t, servers, "gone"); n != 0 {
 		t.Errorf("got %d keys afterwards; want none", n)
+	}
+}
+
+// A script that was killed sends no signal: hold ends by itself, also while it waits. Its
+// stderr is the script's, which p.wait waits for.
+func TestHoldEndsWithTheProcessThatStartedIt(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	for key, says := range map[string]string{"free": "held", "busy": "waiting"} {
+		cmd := prepare(t, nodes, "-c", `coproc "$0" hold --node-timeout 1s "$1"; read -r line <&${COPROC[0]}; echo $line; read -r line`, command, key)
+		path, err := exec.LookPath("bash")
+		if err != nil {
+			t.Skip(err)
+		}
+		cmd.Path = path
+		_, err = cmd.StdinPipe() // nobody writes
+		must(t, err)
+		var lock *redlock.Lock
+		if key == "busy" {
+			lock, err = open(t, nodes).Acquire(t.Context(), key)
+			must(t, err)
+		}
+		p := start(t, cmd)
+		eventually(t, says, func() bool {
+			return key == "free" && strings.Contains(p.stdout(), `"held"`) || key == "busy" && status(t, nodes, key).Waiting == 1
+		})
+		p.signal(t, sigKILL)
+		p.wait(t).want(t, -1)
+		if s := status(t, nodes, key); s.Waiting != 0 || s.Verdict == "held" && lock == nil {
+			t.Errorf("got %+v; want nothing held, and nobody in line", s)
+		}
+	}
+}
+
+// Who starts it for longer says so, in the ways that there are.
+func TestHoldOutlivesItsStarterUnderNohupAndSetsid(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for key, how := range map[string]string{"nohup": `trap "" HUP; "$0"`, "setsid": `setsid "$0"`} {
+		lines := filepath.Join(t.TempDir(), "lines")
+		cmd := prepare(t, nodes, "-c", how+` hold --node-timeout 1s --max-hold 15s "$1" >"$2" 2>&1 & until grep -q held "$2"; do sleep 0.05; done`, command, key, lines)
+		cmd.Path = "/bin/sh"
+		finish(t, cmd).want(t, 0)
+		began := time.Now()
+		eventually(t, "two looks at the parent", func() bool {
+			if exists(t, servers, key) < 2 {
+				t.Fatalf("%s: it has ended", key)
+			}
+			return time.Since(began) > 2500*time.Millisecond
+		})
+		run(t, nodes, "release", key, "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed") // which ends it
 	}
 }
 

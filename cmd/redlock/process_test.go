@@ -18,6 +18,7 @@ const (
 	sigHUP  = syscall.SIGHUP
 	sigINT  = syscall.SIGINT
 	sigQUIT = syscall.SIGQUIT
+	sigKILL = syscall.SIGKILL
 	sigTERM = syscall.SIGTERM
 )
 

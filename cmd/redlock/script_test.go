@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -46,7 +47,7 @@ func TestAScriptHoldsAsWithFlock(t *testing.T) {
 // unwatched is the script as it is where its watcher is late: it says nothing in time.
 func unwatched(t *testing.T) string {
 	t.Helper()
-	const says = "kill -TERM $$"
+	const says = `kill -USR1 "$PPID"`
 	text, err := os.ReadFile("../../examples/shellhold/hold.sh")
 	must(t, err)
 	if strings.Count(string(text), says) != 1 {
@@ -58,15 +59,19 @@ func unwatched(t *testing.T) string {
 }
 
 // The script ends when its lock is lost, and does not do what is behind, also where its
-// work is done before the loss is told.
+// work is done before the loss is told, or fails after it.
 func TestAScriptEndsWhenItsLockIsLost(t *testing.T) {
 	t.Parallel()
-	for how, path := range map[string]string{"told": "../../examples/shellhold/hold.sh", "told late": unwatched(t)} {
+	const printed = "../../examples/shellhold/hold.sh"
+	for how, path := range map[string]string{"told": printed, "told, and its work fails": printed, "told late": unwatched(t)} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			_, nodes := masters(t, 3)
-			file := filepath.Join(t.TempDir(), "end")
-			must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done\n"), 0o700))
+			file, work := filepath.Join(t.TempDir(), "end"), "true"
+			if strings.Contains(how, "fails") {
+				work = "sleep 2; exit 3" // the watcher needs a moment to tell
+			}
+			must(t, os.WriteFile(file+".sh", []byte("#!/bin/sh\nuntil test -e "+file+"; do sleep 0.05; done; "+work+"\n"), 0o700))
 			p := start(t, scriptAt(t, path, nodes, file+".sh"))
 			eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
 			run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
@@ -87,5 +92,43 @@ func TestAScriptWithoutALockBeginsNothing(t *testing.T) {
 	r := finish(t, script(t, "127.0.0.1", "echo started"))
 	if r.want(t, 78); strings.Contains(r.out, "started") {
 		t.Errorf("got %s; want nothing begun without a lock", r.out)
+	}
+}
+
+// However a script ends, nothing is held any more, and no process of it is left: what would
+// be left has its stderr, which p.wait waits for.
+func TestAScriptThatEndsLeavesNothingHeld(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"sh", "bash"} {
+		for name, c := range map[string]struct {
+			fault syscall.Signal
+			to    int // 1: the script, -1: its group
+			code  int
+		}{
+			"fails": {code: 3}, "killed": {sigKILL, 1, -1}, "HUP": {sigHUP, -1, 129}, "INT": {sigINT, -1, 130}, "TERM": {sigTERM, 1, 143},
+		} {
+			t.Run(shell+" "+name, func(t *testing.T) {
+				t.Parallel()
+				servers, nodes := masters(t, 3)
+				end := filepath.Join(t.TempDir(), "end")
+				must(t, os.WriteFile(end+".sh", []byte("#!/bin/sh\nuntil test -e "+end+"; do sleep 0.05; done; exit 3\n"), 0o700))
+				cmd := script(t, nodes, end+".sh")
+				path, err := exec.LookPath(shell)
+				if err != nil {
+					t.Skip(err)
+				}
+				cmd.Path, cmd.SysProcAttr = path, &syscall.SysProcAttr{Setpgid: true}
+				p := start(t, cmd)
+				eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
+				if c.fault != 0 {
+					must(t, syscall.Kill(c.to*cmd.Process.Pid, c.fault))
+				}
+				must(t, os.WriteFile(end, nil, 0o600))
+				p.wait(t).want(t, c.code)
+				if n := exists(t, servers, "k"); n != 0 {
+					t.Errorf("got %d keys afterwards; want none", n)
+				}
+			})
+		}
 	}
 }

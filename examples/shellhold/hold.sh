@@ -17,6 +17,8 @@ lines=$(mktemp -u)
 mkfifo "$lines"
 
 # lock KEY: returns when KEY is held, and sets token. Descriptor 9 reads what hold says.
+# However the script ends, hold ends too: by the trap of EXIT, which not every shell runs
+# after a signal without a trap of its own, or by itself where a script was killed.
 lock() {
 	"$redlock" hold "$1" >"$lines" &
 	holder=$!
@@ -28,27 +30,39 @@ lock() {
 	fi
 	token=${line#*\"token\":}
 	token=${token%%[,\}]*}
-	# When hold ends by itself, the lock is lost: TERM ends this script.
-	(while read -r line; do :; done; kill -TERM $$) <&9 &
+	# When hold ends by itself, the lock is lost: USR1 ends this script. The new shell's
+	# parent is not $$ where this script has ended before, and $$ may be another's.
+	(
+		while read -r line; do :; done
+		exec sh -c '[ "$PPID" != "$0" ] || kill -USR1 "$PPID"' $$
+	) <&9 &
 	watcher=$!
-	trap 'kill "$holder" 2>/dev/null || :; echo "$0: the lock was lost" >&2; exit 124' TERM
+	trap 'trap - EXIT; echo "$0: the lock was lost" >&2; exit 124' USR1
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	trap 'free || :' EXIT
 }
 
-# unlock: returns when a quorum has released it. The watcher goes first, and the trap only
-# after it: where hold has just ended by itself, that is told as a loss, and not as success.
-unlock() {
+# free: ends hold, and returns when a quorum has released KEY, with the status of hold. The
+# watcher goes first. Where it saw hold end, its USR1 is told before hold's number is used,
+# which may be another's.
+free() {
 	kill "$watcher" 2>/dev/null || :
 	wait "$watcher" 2>/dev/null || :
-	trap - TERM
+	trap - EXIT USR1
 	kill -TERM "$holder" 2>/dev/null || :
 	exec 9<&-
-	wait "$holder" || ended $?
+	wait "$holder"
 }
 
-# ended STATUS: ends this script as hold ended.
-ended() {
-	[ "$1" != 124 ] || echo "$0: the lock was lost" >&2
-	exit "$1"
+# unlock: as free, but ends this script where hold did not end well.
+unlock() {
+	free || {
+		status=$?
+		[ $status != 124 ] || echo "$0: the lock was lost" >&2
+		exit $status
+	}
 }
 
 lock "$key"
