@@ -163,7 +163,7 @@ func (c *child) kill() {
 // (alone), which costs one call, and is exact.
 func (c *child) over() bool {
 	if adopts {
-		return c.ended && (c.alone || len(c.before) > 0 && len(descendants(c.before)) == 0)
+		return c.ended && (c.alone || len(c.before) > 0 && childless(c.before))
 	}
 	return c.ended && errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
 }

@@ -81,9 +81,9 @@ CMD and everything it started are dead before the lock's validity ends: when --k
 is left of it, because no quorum confirms it any more, they get --signal; shortly before
 the end they are killed. A lock that was taken away kills them at once. What CMD leaves
 running in the background when it ends is ended the same way, before KEY is released.
-CMD has a process group of its own; on Linux processes that left it are found as well,
-except those that another service runs for it, or another user (sudo). On other systems
-what leaves the group (setsid) escapes.
+CMD has a process group of its own; on Linux processes that left it are found as well, by
+/proc (without it exec is refused), except those that another service runs for it, or
+another user (sudo). On other systems what leaves the group (setsid) escapes.
 
 A program that is killed with SIGKILL, or stopped with SIGSTOP, can do nothing more. On
 Linux a second process, "lockwatch", then kills CMD and what it started: at once after a
@@ -195,7 +195,10 @@ func (e *execution) take(args []string) error {
 	if err := e.takeSignals(); err != nil {
 		return err
 	}
-	var err error
+	err := findsAll(e.command)
+	if err != nil {
+		return err
+	}
 	e.path, err = exec.LookPath(e.argv[0])
 	if err = cannotRun(e.argv[0], err); err != nil && len(e.argv) == 1 && strings.Contains(e.argv[0], " ") {
 		return fmt.Errorf("%w (there is no shell: give each word by itself, or sh -c '...')", err)

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -20,6 +21,15 @@ const adopts = true
 // (PR_SET_CHILD_SUBREAPER, prctl(2)), so that a process which forks twice, or
 // leaves its group or session, is still found below it.
 func adopt() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// findsAll refuses a /proc that does not show this process: it is not mounted, as in a chroot, or
+// it is that of another PID namespace. What left the command's group would be found by nobody.
+func findsAll(command string) error {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return configuration("%s: /proc does not show the processes here, so what CMD starts can't be found: mount it (mount -t proc proc /proc), or use redlock hold", command)
+	}
+	return nil
+}
 
 // ownGroup starts the command in a group of its own, and has the kernel kill it
 // if this program is killed: nobody would renew its lock. The signal is sent when the
@@ -37,11 +47,12 @@ type process struct {
 }
 
 // processes reads who is whose child. The list is no moment's picture: processes come and go
-// while it is read. A caller that must miss none reads it again until nothing new shows.
+// while it is read. A caller that must miss none reads it again until nothing new shows. It is
+// nil where it can't be read, as for want of file descriptors.
 func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil // the group is all that can be found
+		return nil
 	}
 	found := make(map[int]process, len(entries))
 	for _, e := range entries {
@@ -51,7 +62,10 @@ func processes() map[int]process {
 		}
 		// PID (NAME) STATE PPID ..., where a name may hold anything.
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
+		switch {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+			return nil
+		case err != nil:
 			continue // it has ended
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
@@ -71,6 +85,12 @@ func processes() map[int]process {
 // descendants are all processes below this one, except those given and their
 // descendants.
 func descendants(except map[int]bool) []int { return below(processes(), except) }
+
+// childless tells whether there are surely none.
+func childless(except map[int]bool) bool {
+	all := processes()
+	return all != nil && len(below(all, except)) == 0
+}
 
 func below(all map[int]process, except map[int]bool) []int {
 	self := os.Getpid()

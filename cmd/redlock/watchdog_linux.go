@@ -309,8 +309,9 @@ func (f *family) hear(line string) {
 // kill leaves a child, which the next list has, by its mark or its group.
 func (f *family) kill() {
 	for watch := startWatch(); watch.elapsed() < watchdogPatience; {
-		found := f.members()
-		if len(found) == 0 {
+		all := processes()
+		found := f.members(all)
+		if all != nil && len(found) == 0 {
 			return
 		}
 		for _, pid := range found {
@@ -323,8 +324,7 @@ func (f *family) kill() {
 
 // members are the processes of the family that are not dead. A zombie counts as dead: it can
 // do nothing, and only its parent can remove it.
-func (f *family) members() []int {
-	all := processes()
+func (f *family) members(all map[int]process) []int {
 	in := map[int]bool{}
 	for pid, p := range all {
 		in[pid] = f.group > 0 && p.group == f.group || f.marked(pid)
