@@ -111,6 +111,7 @@ type session struct {
 	locker  *redlock.Locker
 	clients []*redis.Client
 	names   []string
+	leaves  bool // what is held is not released: it lapses
 
 	mu     sync.Mutex    // guards the fields below
 	lacks  *stopwatch    // since when attempts find no quorum; nil if the last one found it
@@ -321,13 +322,14 @@ func (s *session) whoMisdialled(ctx context.Context, err error) error {
 	return errors.Join(all...)
 }
 
-// close ends the Locker, then the clients under it, through which the Locker still releases.
+// close ends the Locker, then the clients under it, through which the Locker still releases. A
+// Locker that leaves a lock behind ends with the program.
 // Its error is the Locker's: something it held was not confirmed to be free. A socket's error
 // is dropped: under TLS, closing a connection that broke while idle is an error, and would
 // turn a command that has done its work into a failure.
 func (s *session) close() error {
 	var err error
-	if s.locker != nil {
+	if s.locker != nil && !s.leaves {
 		err = s.locker.Close()
 	}
 	for _, c := range s.clients {

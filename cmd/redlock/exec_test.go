@@ -357,23 +357,65 @@ func owners(t *testing.T, servers []*redisserver.Server, key string) []string {
 	return values
 }
 
-// consul lock signals the number of a child that has ended, and then is not to
-// be woken. Here a late signal ends the wait that is left.
+// consul lock signals the number of a child that has ended, and then is not to be woken. Here
+// a late signal ends the wait that is left, with the command's status, and not the hold: the
+// key stays for the rest of --hold-at-least, as far as one lease may go.
 func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	p := launch(t, nodes, "--hold-at-least", "1000s", "k", "sh", "-c", "echo $$ ready")
-	eventually(t, "the end of the command", func() bool { // reaped: a signal does not go to what is none any more
+	for i, c := range []struct {
+		signal      syscall.Signal
+		rest        string
+		least, most time.Duration // that is left of the lease
+	}{
+		{sigHUP, "9s", 5 * time.Second, 9 * time.Second}, {sigINT, "25s", 15 * time.Second, 25 * time.Second},
+		{sigQUIT, "1000s", 20 * time.Second, 30 * time.Second}, {sigTERM, "25s", 15 * time.Second, 25 * time.Second},
+	} {
+		key := "k" + strconv.Itoa(i)
+		p := launch(t, nodes, "--json", "--ttl", "4s", "--hold-at-least", c.rest, key, "sh", "-c", "echo $$ ready; exit 5")
+		p.outlives(t)
+		p.signal(t, c.signal)
+		p.wait(t).want(t, 5, `"event":"ended"`, `"status":5`)
+		for _, s := range servers {
+			left, err := s.Client().PTTL(t.Context(), key).Result()
+			if must(t, err); left < c.least || left > c.most {
+				t.Errorf("%v: got %v left of the lease; want %v to %v", c.signal, left, c.least, c.most)
+			}
+		}
+		execute(t, nodes, "-n", key, "true").want(t, 75)
+	}
+}
+
+// outlives waits until the command, which says its number first, was reaped: a signal does not
+// go to what is none any more.
+func (p *process) outlives(t *testing.T) {
+	t.Helper()
+	eventually(t, "the end of the command", func() bool {
 		pid, err := strconv.Atoi(strings.Fields(p.stdout())[0])
 		return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	})
-	if n := exists(t, servers, "k"); n < 2 {
-		t.Errorf("held for longer than its command: got %d keys; want a quorum", n)
+}
+
+// Without a quorum the key keeps the lease that it has, and the end waits for no node.
+func TestALateSignalLeavesTheLeaseWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	p := launch(t, nodes, "--ttl", "20s", "--hold-at-least", "25s", "k", "sh", "-c", "echo $$ ready; exit 5")
+	p.outlives(t)
+	for _, s := range servers[1:] {
+		must(t, s.Pause())
 	}
 	p.signal(t, sigTERM)
-	p.wait(t).want(t, 143)
-	if n := exists(t, servers, "k"); n != 0 {
-		t.Errorf("got %d keys afterwards; want none", n)
+	began := time.Now()
+	p.wait(t).want(t, 5)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("got it ended after %v; want no wait beyond a node timeout of 1s", took)
+	}
+	for _, s := range servers[1:] {
+		must(t, s.Resume())
+	}
+	if n := exists(t, servers, "k"); n != 3 {
+		t.Errorf("got %d keys afterwards; want all", n)
 	}
 }
 

@@ -87,10 +87,10 @@ type supervisor struct {
 	started   func()    // called as soon as the command runs; nil but in tests
 }
 
-// supervise takes the lock and runs the command under it. The lock is released after the
-// command's end and before the last event: a reader of "ended" finds the key free, if a
-// quorum confirmed. No error of the release is told here. The session's Close tries again,
-// and tells it.
+// supervise takes the lock and runs the command under it. The lock is released, unless linger
+// leaves it, after the command's end and before the last event: a reader of "ended" finds the
+// key free, if a quorum confirmed. No error of the release is told here. The session's Close
+// tries again, and tells it.
 func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	lock, err := e.acquire(ctx, over)
 	if err != nil {
@@ -99,10 +99,12 @@ func supervise(ctx context.Context, a *app, over *session, e *execution) error {
 	s := newSupervisor(a, e, lock, newEventWriter(a.Console))
 	err = s.run()
 	if s.child != nil && !s.early {
-		err = s.linger(err)
+		err = s.linger(ctx, err)
 		s.ended.Left = lock.Remaining().Milliseconds()
 	}
-	_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
+	if !over.leaves {
+		_ = lock.Release(ctx) // unconfirmed, or ended before: it lapses
+	}
 	s.events.close()
 	a.ending.after(s.ended)
 	return err
@@ -408,9 +410,11 @@ func (s *supervisor) verdict() error {
 }
 
 // linger keeps the lock for --hold-at-least after a command that ended with
-// status. A signal ends it: no command is left to protect, so nobody has to wait. It runs in
-// steps of a glance, for the same suspend.
-func (s *supervisor) linger(status error) error {
+// status. A signal ends it: no command is left to protect, so nobody has to wait. The lock is
+// then left to lapse, after the time that is left if one lease may be that long: another
+// machine's job must not run because this one is shut down. It runs in steps of a glance, for
+// the same suspend.
+func (s *supervisor) linger(ctx context.Context, status error) error {
 	for {
 		left := s.execution.holdAtLeast - s.execution.held.elapsed()
 		if left <= 0 {
@@ -421,7 +425,10 @@ func (s *supervisor) linger(status error) error {
 		case sig := <-s.signals:
 			t.Stop()
 			if slices.Contains(cli.Endings, sig) {
-				return cli.Quietly(cli.SignalStatus(sig))
+				s.execution.session.leaves = true
+				// Where it fails, or the lease is the longer one, that stands.
+				_ = s.lock.Extend(ctx, min(left, s.execution.app.connection.maxTTL))
+				return status
 			}
 		case <-s.lock.Done():
 			t.Stop()
