@@ -208,7 +208,10 @@ func (l *Locker) take(ctx context.Context, resource string, opts []AcquireOption
 func (l *Locker) takeOn(ctx context.Context, resource, key string, wait bool, t *terms) (*Lock, error) {
 	t.call = l.begin(ctx)
 	lock, err := l.acquire(ctx, resource, key, wait, t)
-	if err != nil {
+	switch {
+	case errors.Is(err, fault.ErrOnlyChecked):
+		l.recorder.counters.calls.Add(^uint64(0))
+	case err != nil:
 		l.tellFailure(ctx, resource, t, err)
 	}
 	return lock, err

@@ -431,3 +431,120 @@ func TestConstructorsRefuseWhatCanNotWork(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// constructors make each adapter for a lock of this name; those that are given none are made
+// for no name in particular.
+var constructors = map[string]func(l *redlock.Locker, name string, opts ...adapters.Option) error{
+	"NewGocron": func(l *redlock.Locker, _ string, opts ...adapters.Option) error {
+		return second(adapters.NewGocron[unlock](l, opts...))
+	},
+	"NewCertmagic": func(l *redlock.Locker, _ string, opts ...adapters.Option) error {
+		return second(adapters.NewCertmagic(l, opts...))
+	},
+	"NewElector": func(l *redlock.Locker, name string, opts ...adapters.Option) error {
+		return second(adapters.NewElector(l, name, opts...))
+	},
+	"NewCron": func(l *redlock.Locker, name string, opts ...adapters.Option) error {
+		return second(adapters.NewCron[runner](l, name, opts...))
+	},
+	"NewJob": func(l *redlock.Locker, name string, opts ...adapters.Option) error {
+		return second(adapters.NewJob(l, name, func(context.Context) {}, opts...))
+	},
+}
+
+// Such a job would run nowhere, without a word. A constructor that refuses sends nothing, and
+// is no call that failed.
+func TestEachConstructorRefusesWhatEveryAcquireWouldBeRefused(t *testing.T) {
+	nodes := redlocktest.Start(t, 3)
+	var told []redlock.Event
+	l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithObserver(func(e redlock.Event) { told = append(told, e) }))
+	testkit.Must(t, err)
+	closed, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...))
+	testkit.Must(t, err)
+	testkit.Must(t, closed.Close())
+	acquiring := func(opts ...redlock.AcquireOption) []adapters.Option {
+		return []adapters.Option{adapters.WithAcquireOptions(opts...)}
+	}
+	for name, construct := range constructors {
+		for _, c := range []struct {
+			opts []adapters.Option
+			also error
+			says string
+		}{
+			{acquiring(redlock.WithMinHold(time.Second)), redlock.ErrInvalidOption, "WithMinHold"},
+			{acquiring(redlock.WithTTL(time.Minute)), redlock.ErrInvalidTTL, "WithTTL 1m0s"},
+			{acquiring(redlock.WithLimit(1000)), redlock.ErrInvalidOption, "WithLimit"},
+			{acquiring(redlock.WithWait(-1)), redlock.ErrInvalidOption, "WithWait"},
+			{acquiring(nil), redlock.ErrInvalidOption, "option 0 is nil"},
+			{append(acquiring(redlock.WithMaxHold(time.Second)), adapters.WithMinHold(time.Minute)), redlock.ErrInvalidOption, "WithMinHold 1m0s is above WithMaxHold 1s"},
+			{append(acquiring(redlock.WithFixedLease()), adapters.WithMinHold(time.Minute)), redlock.ErrInvalidOption, "WithMinHold 1m0s"},
+		} {
+			err := construct(l, "job", c.opts...)
+			if !errors.Is(err, redlock.ErrInvalidOption) || !errors.Is(err, c.also) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "acquire") {
+				t.Errorf("%s: got %v; want ErrInvalidOption and %v, which says %q", name, err, c.also, c.says)
+			}
+		}
+		if err := construct(closed, "job"); !errors.Is(err, redlock.ErrInvalidOption) || !errors.Is(err, redlock.ErrClosed) {
+			t.Errorf("%s of a closed Locker: got %v; want ErrInvalidOption and ErrClosed", name, err)
+		}
+		if err := construct(l, "job", acquiring(redlock.WithTTL(20*time.Second), redlock.WithReentry(), redlock.WithMaxHold(time.Minute))...); err != nil {
+			t.Errorf("%s with options that it can honour: %v", name, err)
+		}
+		err := construct(l, "redlock:job")
+		if named := name != "NewGocron" && name != "NewCertmagic"; named && !errors.Is(err, redlock.ErrInvalidResource) || !named && err != nil {
+			t.Errorf("%s of a name that can't be locked: got %v; want ErrInvalidResource of one that is given a name", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"shared":  constructors["NewElector"](l, "job", acquiring(redlock.WithShared())...),
+		"limited": constructors["NewElector"](l, "job", acquiring(redlock.WithLimit(2))...),
+	} {
+		if !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("NewElector, %s: got %v; want ErrInvalidOption", name, err)
+		}
+	}
+	if s := l.Stats(); s.Acquiring != 0 || s.Cancelled != 0 || s.Nodes[0].Calls != 0 {
+		t.Errorf("got %+v; want no call", s)
+	}
+	testkit.Must(t, l.Close())
+	if len(told) != 0 {
+		t.Errorf("got events %v; want none", told)
+	}
+}
+
+// gocron drops what its Locker returns: WithReport is told of what will not pass by itself.
+func TestWhatKeepsAJobFromItsLockIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, all := lockers(t, 2)
+		var told reports
+		locks := gocronLocks(t, all[0], adapters.WithReport(told.add))
+		if _, err := all[1].Acquire(t.Context(), "job"); err != nil {
+			t.Fatal(err)
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		for _, ctx := range []context.Context{t.Context(), stopped} {
+			if _, err := locks.Lock(ctx, "job"); err == nil || len(told.got) != 0 {
+				t.Errorf("got %v, reports %v; want another holder, or a stopped scheduler, and no report", err, told.got)
+			}
+		}
+		if _, err := locks.Lock(t.Context(), "redlock:job"); err == nil || !told.is(redlock.ErrInvalidResource) {
+			t.Errorf("got %v, reports %v; want one of ErrInvalidResource", err, told.got)
+		}
+		for _, n := range nodes.Nodes() {
+			n.Miniredis().RequireAuth("secret")
+		}
+		var lead reports
+		e := elector(t, all[0], adapters.WithReport(lead.add))
+		for range 5 {
+			if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrMisconfigured) {
+				t.Errorf("got %v; want ErrMisconfigured", err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if !lead.is(redlock.ErrMisconfigured) {
+			t.Errorf("got reports %v; want one, of ErrMisconfigured", lead.got)
+		}
+		testkit.Must(t, e.Close())
+	})
+}

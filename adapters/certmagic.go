@@ -39,7 +39,7 @@ type Certmagic struct {
 // NewCertmagic returns the locks of a storage. It fails with ErrInvalidOption, also for
 // redlock.WithShared and redlock.WithLimit: a storage wants one holder of a name.
 func NewCertmagic(locker *redlock.Locker, opts ...Option) (*Certmagic, error) {
-	s, err := newSettings(locker, opts)
+	s, err := newSettings(locker, anyName, opts)
 	if err != nil {
 		return nil, err
 	}

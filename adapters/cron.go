@@ -29,7 +29,7 @@ type Job struct {
 // ends when the lock does, with its cause, and carries the fencing token as that
 // of Locker.Do does. It fails with ErrInvalidOption.
 func NewJob(locker *redlock.Locker, resource string, work func(ctx context.Context), opts ...Option) (*Job, error) {
-	s, err := newSettings(locker, opts)
+	s, err := newSettings(locker, resource, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +43,8 @@ func NewJob(locker *redlock.Locker, resource string, work func(ctx context.Conte
 // releases the lock also when the work panics.
 func (j *Job) Run() {
 	held, err := j.settings.try(context.Background(), j.resource)
-	switch {
-	case errors.Is(err, redlock.ErrNotAcquired):
-		return
-	case err != nil:
-		j.settings.report(err)
+	if err != nil {
+		j.settings.reportUnasked(err)
 		return
 	}
 	defer func() {
@@ -81,15 +78,12 @@ func (j *Job) Run() {
 // [Job] learns it. NewCron fails with ErrInvalidOption, also if J is not an interface with the
 // one method Run().
 func NewCron[J interface{ Run() }](locker *redlock.Locker, resource string, opts ...Option) (func(J) J, error) {
-	s, err := newSettings(locker, opts)
+	s, err := newSettings(locker, resource, append([]Option{WithMinHold(cronHoldsAtLeast)}, opts...))
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := any(&Job{}).(J); !ok {
 		return nil, fmt.Errorf("adapters: %w: NewCron's type parameter must be cron.Job", redlock.ErrInvalidOption)
-	}
-	if !s.atLeastSet {
-		s.atLeast = cronHoldsAtLeast
 	}
 	var wrapped atomic.Bool
 	return func(inner J) J {
@@ -117,7 +111,7 @@ type Gocron[L any] struct{ settings *settings }
 // NewGocron returns a Locker for gocron. It fails with ErrInvalidOption, also if L is
 // not an interface with the one method Unlock(context.Context) error.
 func NewGocron[L any](locker *redlock.Locker, opts ...Option) (*Gocron[L], error) {
-	s, err := newSettings(locker, opts)
+	s, err := newSettings(locker, anyName, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +122,15 @@ func NewGocron[L any](locker *redlock.Locker, opts ...Option) (*Gocron[L], error
 }
 
 // Lock makes one attempt at the lock, and never waits for a holder. Its error is
-// TryAcquire's: the job is not run.
+// TryAcquire's: the job is not run. It is reported too (WithReport), but not that another holds
+// the lock: gocron shows it to an AfterLockError listener alone.
 func (g *Gocron[L]) Lock(ctx context.Context, key string) (L, error) {
 	var none L
 	held, err := g.settings.try(ctx, key)
 	if err != nil {
+		if ctx.Err() == nil {
+			g.settings.reportUnasked(err)
+		}
 		return none, err
 	}
 	return any(unlocker{held}).(L), nil //nolint:forcetypeassert // NewGocron has tried it

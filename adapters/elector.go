@@ -71,10 +71,14 @@ type reign struct {
 }
 
 // NewElector returns an elector by the lock of that name. Nothing is sent before IsLeader
-// is called. It fails with ErrInvalidOption.
+// is called. It fails with ErrInvalidOption, also for redlock.WithShared and redlock.WithLimit:
+// one process leads.
 func NewElector(locker *redlock.Locker, resource string, opts ...Option) (*Elector, error) {
-	s, err := newSettings(locker, opts)
+	s, err := newSettings(locker, resource, opts)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.exclusive("NewElector"); err != nil {
 		return nil, err
 	}
 	e := &Elector{settings: s, resource: resource}
@@ -250,12 +254,16 @@ func (c *candidate) campaign() {
 		c.mu.Unlock()
 		err := s.locker.Campaign(c.ctx, c.elector.resource, c.lead, s.acquire...)
 		c.mu.Lock()
+		isNew := c.failure == nil || c.waitsLocked()
 		c.failure, c.since = err, time.Time{}
 		c.tellLocked()
 		c.mu.Unlock()
 		if err == nil || c.ctx.Err() != nil {
 			c.cancel()
 			return
+		}
+		if isNew {
+			s.reportUnasked(err)
 		}
 		for _, final := range []error{redlock.ErrClosed, redlock.ErrInvalidOption, redlock.ErrInvalidResource, redlock.ErrInvalidTTL} {
 			if errors.Is(err, final) {
@@ -326,11 +334,15 @@ func (c *candidate) observe() {
 			c.settle()
 		}
 		c.mu.Lock()
+		foreign := errors.Is(err, redlock.ErrForeign) && c.sight == nil
 		c.sight = err
 		if leader.Held || err != nil {
 			c.tellLocked()
 		}
 		c.mu.Unlock()
+		if foreign {
+			c.elector.settings.report(err) // the campaign waits on, and can't tell
+		}
 	}
 }
 

@@ -103,16 +103,19 @@ func TestAClosedElectorHasResignedAndStaysOut(t *testing.T) {
 func TestAnElectorSaysWhyItDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, all := lockers(t, 1)
-		shared := elector(t, all[0], adapters.WithAcquireOptions(redlock.WithShared()))
-		if err := shared.IsLeader(t.Context()); !errors.Is(err, redlock.ErrInvalidOption) {
-			t.Errorf("WithShared: got %v; want ErrInvalidOption", err)
-		}
 		for _, c := range nodes.Clients() {
 			testkit.Must(t, c.Set(t.Context(), "leader", "another program's", 0).Err())
 		}
-		e := elector(t, all[0])
-		if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrForeign) {
-			t.Errorf("foreign data: got %v; want ErrForeign", err)
+		var told reports
+		e := elector(t, all[0], adapters.WithReport(told.add))
+		for range 3 {
+			if err := e.IsLeader(t.Context()); !errors.Is(err, redlock.ErrForeign) {
+				t.Errorf("foreign data: got %v; want ErrForeign", err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if !told.is(redlock.ErrForeign) {
+			t.Errorf("got reports %v; want one of ErrForeign: gocron tells nobody", told.got)
 		}
 		for _, c := range nodes.Clients() {
 			testkit.Must(t, c.Del(t.Context(), "leader").Err())

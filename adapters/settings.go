@@ -12,17 +12,20 @@
 // can't be stopped: only [Job] hands its work a context.
 //
 // Their constructors send nothing, and fail with redlock.ErrInvalidOption for an argument
-// that is not usable.
+// that is not usable: also for a name or an option with which each acquire would be refused,
+// joined with what the acquire returns.
 package adapters
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // Option changes how an adapter locks.
@@ -32,7 +35,8 @@ type optionFunc func(*settings)
 
 func (f optionFunc) apply(s *settings) { f(s) }
 
-// WithAcquireOptions passes options to every acquire, such as redlock.WithTTL.
+// WithAcquireOptions passes options to every acquire, such as redlock.WithTTL. This package
+// has a [WithMinHold] of its own, in place of redlock's.
 func WithAcquireOptions(opts ...redlock.AcquireOption) Option {
 	return optionFunc(func(s *settings) { s.acquire = append(s.acquire, opts...) })
 }
@@ -49,9 +53,10 @@ func WithMinHold(d time.Duration) Option {
 
 // WithReport calls f for errors that no caller is there to receive: a lock that was lost
 // while it was held (errors.Is: redlock.ErrLost, ErrMaxHold or ErrClosed), a job that
-// could not ask for its lock, or a release that could not be confirmed. It does not
-// report that another holds the lock. f may be called from several goroutines
-// at once. Without it, such errors go nowhere.
+// could not ask for its lock, a campaign that failed, or a release that could not be confirmed.
+// It does not report that another holds the lock. f may be called from several goroutines
+// at once. Without it, such errors go nowhere: gocron tells nobody of what its Locker or its
+// Elector returns.
 func WithReport(f func(error)) Option {
 	return optionFunc(func(s *settings) { s.report = f })
 }
@@ -65,7 +70,10 @@ type settings struct {
 	report     func(error)
 }
 
-func newSettings(locker *redlock.Locker, opts []Option) (*settings, error) {
+// anyName stands for the names that an adapter is only given later.
+const anyName = "x"
+
+func newSettings(locker *redlock.Locker, resource string, opts []Option) (*settings, error) {
 	s := &settings{locker: locker}
 	for _, opt := range opts {
 		if opt == nil {
@@ -82,7 +90,24 @@ func newSettings(locker *redlock.Locker, opts []Option) (*settings, error) {
 	if s.report == nil {
 		s.report = func(error) {}
 	}
-	return s, nil
+	return s, s.check(resource)
+}
+
+// check makes the calls that the adapter will make, under a context with which they check their
+// arguments alone: what they refuse then, they always would, and a scheduler tells nobody.
+func (s *settings) check(resource string) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(fault.ErrOnlyChecked)
+	_, err := s.locker.TryAcquire(ctx, resource, s.acquire...)
+	if s.atLeastSet && errors.Is(err, fault.ErrOnlyChecked) {
+		kept := append(slices.Clip(s.acquire), redlock.WithMinHold(s.atLeast))
+		err = s.locker.Do(ctx, resource, func(context.Context, *redlock.Lock) error { return nil }, kept...)
+	}
+	if errors.Is(err, fault.ErrOnlyChecked) {
+		return nil
+	}
+	said := fault.Once(fault.Once(err, "redlock: acquire "+fault.Printable(resource)+": "), "invalid option: ")
+	return fmt.Errorf("adapters: %w: %w", redlock.ErrInvalidOption, said)
 }
 
 // exclusive refuses options of redlock by which several may hold one name. Their values
@@ -138,6 +163,13 @@ func (g *grip) release() error {
 		return nil
 	}
 	return g.lock.Release(context.Background())
+}
+
+// reportUnasked reports why a job could not ask for its lock: not that another holds it.
+func (s *settings) reportUnasked(err error) {
+	if !errors.Is(err, redlock.ErrNotAcquired) {
+		s.report(err)
+	}
 }
 
 // try makes one attempt.

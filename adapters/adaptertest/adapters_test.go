@@ -132,6 +132,35 @@ func TestGocronRunsAJobInOneOfThreeSchedulers(t *testing.T) {
 	}
 }
 
+// gocron runs no job whose lock is refused, and tells nobody. So a job of a name that can't be
+// locked is reported, and options that refuse each acquire don't come as far as a scheduler.
+func TestAJobThatGocronNeverRunsIsNoSecret(t *testing.T) {
+	l := lockers(t, 1)[0]
+	for _, opt := range []redlock.AcquireOption{redlock.WithMinHold(time.Second), redlock.WithTTL(time.Minute), redlock.WithLimit(1000)} {
+		if _, err := adapters.NewGocron[gocron.Lock](l, adapters.WithAcquireOptions(opt)); !errors.Is(err, redlock.ErrInvalidOption) {
+			t.Errorf("got %v; want ErrInvalidOption", err)
+		}
+	}
+	reported := make(chan error, 1024)
+	locks, err := adapters.NewGocron[gocron.Lock](l, adapters.WithReport(func(err error) { reported <- err }))
+	testkit.Must(t, err)
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locks))
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, s.Shutdown()) })
+	o := newOne()
+	if _, err := s.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(o.work), gocron.WithName("redlock:report")); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	select {
+	case err = <-reported:
+	case <-time.After(time.Minute):
+	}
+	if !errors.Is(err, redlock.ErrInvalidResource) || o.runs.Load() != 0 {
+		t.Errorf("got the report %v and %d runs; want ErrInvalidResource, and none", err, o.runs.Load())
+	}
+}
+
 // refusals is how often each scheduler is to be refused after the job has run.
 const refusals = 3
 

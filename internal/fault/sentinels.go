@@ -12,3 +12,7 @@ var (
 	ErrInvalidNode   = errors.New("redlock: invalid node")
 	ErrMisconfigured = errors.New("redlock: node misconfigured")
 )
+
+// ErrOnlyChecked is the cause of a context under which a call checks its arguments and does no
+// more: it returns this where they are usable, and is no event. Package adapters makes such calls.
+var ErrOnlyChecked = errors.New("redlock: only checked")
