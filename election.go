@@ -107,7 +107,8 @@ type Leader struct {
 	// a third of the TTL (WithFixedLease: at the begin alone): so a later observer is told of
 	// the leader at first, and of its token then. A holder by Acquire gives none. It is fit
 	// for telling reigns apart, and for asking a resource for nothing older; only the leader
-	// itself writes under it.
+	// itself writes under it. It stays 0 where the ACL of the leader or of the observer
+	// lacks the channels redlock:leader:*, as Cluster.Check says.
 	Token Token
 	// Held is false where nobody leads.
 	Held bool

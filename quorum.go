@@ -44,10 +44,10 @@ type NodeResult struct {
 }
 
 // QuorumError is a round that brought no quorum: what each node did, and why. It
-// unwraps to its sentinel (ErrNotAcquired, ErrNoQuorum or ErrLost) and to the
-// causes.
+// unwraps to its sentinel (ErrNotAcquired, ErrNoQuorum or ErrLost; ErrMisconfigured of
+// Revoke) and to the causes.
 type QuorumError struct {
-	Op       string // acquire, extend, release, open, inspect, check
+	Op       string // acquire, extend, release, open, inspect, check, revoke
 	Resource string
 	Quorum   int // how many nodes it takes
 	Nodes    []NodeResult

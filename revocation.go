@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,7 +14,10 @@ import (
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
+	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/revocation"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 // WithRevocation takes a hold that others can ask for, by Locker.Revoke: Lock.Revoked
@@ -53,6 +58,9 @@ func (m *MultiLock) Revoked() <-chan struct{} { return m.revoked }
 // often at first.
 //
 // It returns nil when a quorum of nodes shows that none of those who were asked holds.
+// ErrMisconfigured, in a *QuorumError: each node refuses to pass the request on, as for a user
+// whose ACL lacks the channels redlock:wake:* or +publish. One node that does not is enough, for
+// a holder listens on all: Cluster.Check tells of the others.
 // ErrNotHeld: nobody holds. ErrNotRevocable: somebody holds who can't be asked, without the
 // option or through another program; nobody was asked then, also where others could be.
 // An attempt that comes and goes while the nodes are read may be taken for such a hold.
@@ -90,6 +98,10 @@ type revokeCall struct {
 	causes   []error       // why each node said nothing in the last look that ctx did not end
 	looks    int           // since it asked
 	asked    clock.Instant // when it last did
+
+	mu      sync.Mutex // guards the fields below
+	refused []error    // why each node has not passed a request on; nil: it has
+	heard   bool       // by a Locker that listened
 }
 
 // run looks and asks until that has come to something.
@@ -113,6 +125,9 @@ func (c *revokeCall) run(ctx context.Context) error {
 				return c.interrupted(err)
 			}
 			c.looks++
+			if err := c.refusal(); err != nil {
+				return err
+			}
 		case revocation.Gone:
 			return nil
 		case revocation.NotHeld:
@@ -139,9 +154,18 @@ func unaskable(owners []string) error {
 // interrupted is the error of a call that ended before it had come to something.
 func (c *revokeCall) interrupted(err error) error {
 	said := "no holder was asked yet"
-	if c.asked != 0 {
+	c.mu.Lock()
+	passed := slices.Contains(c.refused, nil)
+	switch {
+	case c.asked == 0:
+	case c.heard:
 		said = "its holders were asked, and may still give it up"
+	case passed:
+		said = "its holders were asked, but none of them was listening on any node"
+	default:
+		said = "no node has passed the request on to its holders"
 	}
+	c.mu.Unlock()
 	err = fmt.Errorf("%s: %w", said, err)
 	if c.causes == nil || c.answered() >= c.locker.quorum || errors.Is(err, ErrClosed) {
 		return err
@@ -251,18 +275,41 @@ func (c *revokeCall) ask(ctx context.Context, owners []string) {
 	if c.asked != 0 && now.Sub(c.asked) < revocation.AskEvery {
 		return
 	}
+	if c.asked == 0 {
+		c.refused = slices.Repeat([]error{round.ErrNotSent}, len(l.nodes))
+	}
 	c.asked = now
-	for _, n := range l.nodes {
+	for i, n := range l.nodes {
 		l.looks.Go(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
 			defer cancel()
-			_, _ = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error { // it is asked again
-				for _, owner := range owners {
+			listeners := make([]*redis.IntCmd, len(owners))
+			_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for k, owner := range owners {
 					id, _ := lua.LockerOf(owner)
-					p.Publish(ctx, lua.WakeChannel+id, revocation.Message(owner))
+					listeners[k] = p.Publish(ctx, lua.WakeChannel+id, revocation.Message(owner))
 				}
 				return nil
 			})
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, cmd := range listeners {
+				c.heard = c.heard || cmd.Val() > 0
+			}
+			if c.refused[i] != nil {
+				c.refused[i] = node.Explain(err)
+			}
 		})
 	}
+}
+
+// refusal is why nobody can be asked: no node has passed a request on, and none will.
+func (c *revokeCall) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !fault.Hopeless(len(c.refused), 1, func(i int) error { return c.refused[i] }) {
+		return nil
+	}
+	votes := slices.Repeat([]quorum.Vote{{Outcome: quorum.Failed}}, len(c.refused))
+	return quorumError("revoke", c.resource, ErrMisconfigured, errors.New("no node passes the request on to a holder"), c.locker.names, votes, slices.Clone(c.refused))
 }

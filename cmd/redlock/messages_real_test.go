@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
@@ -65,6 +66,7 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		{"-evalsha", "nodes", 69, []string{"misconfigured - - the user's ACL lacks a right (+evalsha): "}}, // it was told twice
 		{"-set", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+set): "}},
 		{"-script|load", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+script|load): "}},
+		{"-publish", "revoke k", 78, []string{"revoke k: node misconfigured: ", "no node passes the request on to a holder", "the user's ACL lacks a right (+publish): ", "; redlock nodes acl prints the rights"}},
 		{"-set -acl", "doctor", 2, []string{"it refuses to take a lock, which takes +set: "}},
 		{"resetkeys ~redlock:*", "status k", 69, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}}, // it was EXECABORT
 		{"resetkeys ~redlock:*", "exec -n k true", 78, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}},
@@ -72,8 +74,8 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		t.Run(c.lacks, func(t *testing.T) {
 			t.Parallel()
 			servers, nodes := masters(t, 3)
-			if c.lacks == "-watch" {
-				_, err := open(t, nodes).Acquire(t.Context(), "k")
+			if c.lacks == "-watch" || c.lacks == "-publish" {
+				_, err := open(t, nodes).Acquire(t.Context(), "k", redlock.WithRevocation())
 				must(t, err)
 			}
 			for _, s := range servers {

@@ -439,15 +439,20 @@ func TestARateIsWarnedOfBeyondHalfTheDriftAndAnErrorBeyondAllOfIt(t *testing.T) 
 func TestWhatTheUserMayNotIsReadOffTheServersSentence(t *testing.T) {
 	take := right{"take a lock", SeverityError, []any{"MGET", triedName, triedOwner}}
 	wake := right{"wake", SeverityWarning, []any{"PUBLISH", "redlock:wake:id", triedName}}
+	lead := right{"lead", SeverityInfo, []any{"PUBLISH", "redlock:leader:" + triedName, "0"}}
 	for text, want := range map[string]denial{
-		"User monkey has no permissions to run the 'mget' command":          {"MGET", "+mget", "take a lock", SeverityError, false},
-		"User x has no permissions to access the 'redlock:dead:check' key":  {"MGET on redlock:dead:*", "~redlock:*", "take a lock", SeverityError, false},
-		"User x has no permissions to access the 'redlock-check' key":       {"MGET", "+mget", "take a lock", SeverityError, true},
-		"User x has no permissions to access the 'redlock:wake:id' channel": {"PUBLISH on redlock:wake:*", "&redlock:wake:*", "wake", SeverityWarning, false},
+		"User x has no permissions to access the 'redlock:leader:redlock-check' channel": {"PUBLISH on redlock:leader:*", "&redlock:leader:*", "lead", SeverityInfo, false},
+		"User monkey has no permissions to run the 'mget' command":                       {"MGET", "+mget", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock:dead:check' key":               {"MGET on redlock:dead:*", "~redlock:*", "take a lock", SeverityError, false},
+		"User x has no permissions to access the 'redlock-check' key":                    {"MGET", "+mget", "take a lock", SeverityError, true},
+		"User x has no permissions to access the 'redlock:wake:id' channel":              {"PUBLISH on redlock:wake:*", "&redlock:wake:*", "wake", SeverityWarning, false},
 	} {
 		of := take
-		if want.lack == SeverityWarning {
+		switch want.use {
+		case wake.use:
 			of = wake
+		case lead.use:
+			of = lead
 		}
 		if got := newDenial(of, text, triedName); got != want {
 			t.Errorf("%s: got %+v; want %+v", text, got, want)

@@ -63,8 +63,10 @@ func rightsNeeded(resource string, unprotected bool) []right {
 		{waitInLine, SeverityError, []any{"SET", lua.WaitingKey, "1", "PX", "1"}},
 		{"share a name", SeverityInfo, []any{"ZSCORE", resource, triedOwner}},
 		{"share a name", SeverityInfo, []any{"PEXPIREAT", resource, "1"}},
-		{"wake the next in line", SeverityWarning, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
-		{"be woken", SeverityWarning, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
+		{"wake the next in line, or ask a holder to give up", SeverityWarning, []any{"PUBLISH", lua.WakeChannel + "id", resource}},
+		{"be woken, or asked", SeverityWarning, []any{"SUBSCRIBE", lua.WakeChannel + "id"}},
+		{"tell observers of the leader's token", SeverityInfo, []any{"PUBLISH", lua.LeaderChannel + resource, "0"}},
+		{"hear of a leader's token", SeverityInfo, []any{"SUBSCRIBE", lua.LeaderChannel + resource}},
 		{"inspect a lock", SeverityInfo, []any{"MULTI"}},
 		{"inspect a lock", SeverityInfo, []any{"EXEC"}},
 	}
@@ -93,13 +95,13 @@ var (
 	}
 	aboutWakeRights = diagnosis{
 		FindingACL,
-		"Locks are held and released without it, and nothing else says that it is missing: who waits in line is not woken, and looks by itself, seconds later",
+		"Locks are held and released without it, and nothing else says that it is missing: who waits in line is not woken, and looks by itself, seconds later; a holder does not hear that it is asked to give up (Revoke); and of a leader, observers learn no token where its channel is missing",
 		rightsRemedy,
 	}
 	aboutOtherRights = diagnosis{
 		FindingACL,
 		"A user who locks and waits does not need it",
-		"Nothing, unless the user does that too: redlock nodes acl prints the rights, with share or status in the list of --for",
+		"Nothing, unless the user does that too: redlock nodes acl prints the rights, with share, status, lead or observe in the list of --for",
 	}
 	aboutNoCommand = diagnosis{
 		FindingCommand,
@@ -175,8 +177,12 @@ func newDenial(r right, reply, resource string) denial {
 		}
 	}
 	if strings.Contains(reply, " channel") {
-		d.what += " on redlock:wake:*"
-		d.rule = "&redlock:wake:*"
+		channels := lua.WakeChannel + "*"
+		if strings.HasPrefix(fmt.Sprint(r.command[1]), lua.LeaderChannel) {
+			channels = lua.LeaderChannel + "*"
+		}
+		d.what += " on " + channels
+		d.rule = "&" + channels
 	}
 	return d
 }
@@ -228,7 +234,11 @@ func (d *doctor) rights(i int) {
 		d.find(SeverityError, i, aboutNoCommand, "the server does not know %s", strings.Join(unknown, ", "))
 	}
 	lacks, rules, names := map[Severity][]string{}, map[Severity][]string{}, []string(nil)
+	noHints := slices.ContainsFunc(e.denied, func(x denial) bool { return x.lack == SeverityWarning })
 	for _, x := range e.denied {
+		if noHints && (strings.HasPrefix(x.what, "PUBLISH") || strings.HasPrefix(x.what, "SUBSCRIBE")) {
+			x.lack = SeverityWarning // one finding has them all
+		}
 		text := fmt.Sprintf("%s (to %s)", x.what, x.use)
 		switch {
 		case x.name:

@@ -24,6 +24,8 @@ func TestTheMissingRightIsReadFromEachServersWords(t *testing.T) {
 		fmt.Sprintf(old, lua.ReadScript.Hash, 1000):                                                     "",
 		fmt.Sprintf(old, strings.Repeat("0", 40), line):                                                 "",
 		"NOPERM this user has no permissions to access one of the keys used as arguments":               "",
+		"NOPERM this user has no permissions to access one of the channels used as arguments":           "&redlock:*",
+		"NOPERM No permissions to access a channel":                                                     "&redlock:*",
 	} {
 		if got := node.MissingRight(errors.New(reply)); got != want {
 			t.Errorf("%s: got %q; want %q", reply, got, want)
@@ -41,6 +43,9 @@ func FuzzMissingRight(f *testing.F) {
 	f.Add("can't run this command or subcommand script: " + lua.ReadScript.Hash + ", on @user_script:99999999999999999999.")
 	f.Fuzz(func(t *testing.T, reply string) {
 		right, says := strings.CutPrefix(node.MissingRight(errors.New(reply)), "+")
+		if right == "&redlock:*" && strings.Contains(reply, " channel") {
+			return
+		}
 		if !says && right != "" || says && !strings.Contains(strings.ToLower(reply), "'"+right+"'") && !ours.MatchString("+"+right) {
 			t.Fatalf("of %q: got %q", reply, right)
 		}

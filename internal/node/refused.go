@@ -120,12 +120,15 @@ var (
 	inScript      = regexp.MustCompile(`can't run this command or subcommand script: ([0-9a-f]{40}), on @user_script:([0-9]+)`)
 )
 
-// MissingRight is the right that a refusal is for, as ACL SETUSER takes it; empty if it does
-// not tell. Two calls may stand in one line.
+// MissingRight is the right that a refusal is for, as ACL SETUSER takes it, of a channel the
+// pattern of them all; empty if it does not tell. Two calls may stand in one line.
 func MissingRight(refusal error) string {
 	reply := refusal.Error()
 	if m := deniedCommand.FindStringSubmatch(reply); m != nil {
 		return "+" + strings.ToLower(m[1])
+	}
+	if strings.Contains(reply, " channel") { // Redis does not say which
+		return "&" + lua.OwnPrefix + "*"
 	}
 	m := inScript.FindStringSubmatch(reply)
 	if m == nil {
