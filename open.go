@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
@@ -32,7 +33,8 @@ const slowStart = 3 * time.Second
 //
 // Open connects to every node and asks whether it votes, for at most four node
 // timeouts, or until ctx is done; nodes that are slow, and that a quorum depends
-// on, get three seconds. It succeeds while a quorum answers: the nodes
+// on, get three seconds. It succeeds while a quorum answers, also one whose list of nodes
+// lacks one of these, or has one more, as Cluster.Add and Shrink want it: the nodes
 // that did not are told to WithObserver as EventNodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
 // names each node's fault, and keeps nothing open. One server under two addresses
@@ -152,7 +154,13 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		}
 		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.Votes, unreached(causes, now.Sub(began)))
 		late := now >= until && (now >= longest || answered+slow < l.quorum)
-		if stopped == nil && (late || failed.hopeless()) {
+		hopeless := fault.Hopeless(len(causes), l.quorum, func(i int) error {
+			if errors.Is(failed.Nodes[i].Err, membership.ErrNextList) {
+				return nil // Cluster.Add wants this client, and mends it
+			}
+			return failed.Nodes[i].Err
+		})
+		if stopped == nil && (late || hopeless) {
 			return failed
 		}
 		if stopped == nil {

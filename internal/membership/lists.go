@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,16 @@ func (r Record) loose() bool { return r.Gen == 0 && !r.Settled }
 // accepts tells whether a node with this record votes for a client of our list.
 func (c Config) accepts(r Record) bool {
 	return slices.Equal(r.Names, c.sorted) || !r.Settled && slices.Equal(r.Before, c.sorted) || r.loose() && len(r.Names) == len(c.sorted)
+}
+
+// ErrNextList is with the reason of a node that votes for clients of another list, from which a
+// change leads to ours, or back: Cluster.Add or Shrink, by a client with the longer one.
+var ErrNextList = errors.New("a change of the list leads to this client's")
+
+// nextTo tells whether the node's list differs from ours by one node, which one of them lacks.
+func (c Config) nextTo(o Observation) bool {
+	r := o.Record
+	return o.Recorded && !o.Refused && len(without(r.Names, c.sorted))+len(without(c.sorted, r.Names)) == 1
 }
 
 // generation says of which generation a record's list is; "": it was never changed.

@@ -354,3 +354,34 @@ func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
 	}
 	locktest.MustRelease(t, lock)
 }
+
+// To replace a dead node, its successor is added first: by a client of a list that the nodes
+// don't have yet. A list that no one change leads to is refused as before.
+func TestOpenTakesTheNextListWhileANodeIsDown(t *testing.T) {
+	t.Parallel()
+	servers := testserver.Need(t, 5, redisserver.Config{})
+	opts := append(locktest.ShortLeases(), redlock.WithNodeTimeout(time.Second))
+	testkit.Must(t, locktest.OpenServers(t, servers[:3], opts...).Close())
+	testkit.Must(t, servers[2].Kill())
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	if l, err := redlock.Open(t.Context(), urls, opts...); !errors.Is(err, redlock.ErrMisconfigured) {
+		_ = l.Close()
+		t.Errorf("with two nodes more than the cluster has: got %v; want ErrMisconfigured", err)
+	}
+	l, err := redlock.Open(t.Context(), urls[:4], opts...)
+	if err != nil {
+		t.Fatalf("with the next node: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	testkit.Must(t, l.Cluster().Add(ctx, servers[3].Addr(), redlock.ChangeOptions{EndStragglers: true}))
+	testkit.Must(t, l.Cluster().Shrink(ctx, servers[2].Addr(), redlock.ChangeOptions{EndStragglers: true}))
+	after, err := redlock.Open(ctx, []string{urls[0], urls[1], urls[3]}, opts...)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = after.Close() })
+	testkit.Must(t, locktest.MustAcquire(t, after, "orders/42").Release(t.Context()))
+}

@@ -229,7 +229,9 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
 	case state == Foreign || state == Misconfigured, state == Member && v.Refounded(), errors.Is(a.fault, fault.ErrMisconfigured):
-		a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why)
+		if a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why); a.fault == nil && v.nextTo(v.Nodes[i]) {
+			a.fault = ErrNextList
+		}
 	case state == Blank && v.Barred(i): // the fault is its neighbour's
 		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
