@@ -257,7 +257,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 // confirmTime is what all holders are given to confirm their locks on a node that votes
 // again: until the loop of each has looked, and its clock watch has had the node verified,
 // the spread, and the same for what is given again to a node that did not answer just then.
-const confirmTime = membership.JoinPoll + node.WatchEvery + 2*node.ConfirmSpread + 3*DefaultNodeTimeout
+const confirmTime = membership.JoinPoll + node.WatchEvery + 2*node.ConfirmSpread + 5*DefaultNodeTimeout
 
 // endJoin ends a Join that has no node left to wait for; left is why some do not
 // vote. After a wait for one (late), those who hold locks are given the time to

@@ -128,7 +128,7 @@ func (l *Lock) carry(ctx context.Context) context.Context { return l.grip.Carry(
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 
 // Extend confirms the lock with a quorum and lengthens its lease to ttl from
-// now; renewals use ttl from then on. It blocks for at most one node timeout, and
+// now; renewals use ttl from then on. It blocks for at most two node timeouts, and
 // as long as another extension of this lock is under way.
 //
 // It returns ErrInvalidTTL if ttl is not positive, above MaxTTL, too short for

@@ -225,9 +225,13 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 // Cluster.LowerMaxTTL.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
-// WithNodeTimeout bounds each command to each node. It must be below the TTL;
-// the default is the smaller of DefaultNodeTimeout, 250ms, and a quarter of the TTL, of
-// the lock's own as well where an acquisition takes a shorter one.
+// WithNodeTimeout bounds how long each node may take to answer a command, from its sending to
+// the reply. A command is sent once those before it are answered, and waits for that as long
+// again at most: a round of commands to all nodes ends within two node timeouts. A reply that
+// comes later is no vote, and no command goes to that node until it answers a probe.
+//
+// It must be below the TTL; the default is the smaller of DefaultNodeTimeout, 250ms, and a
+// quarter of the TTL, of the lock's own as well where an acquisition takes a shorter one.
 func WithNodeTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) {
 		c.nodeTimeout = d
@@ -328,13 +332,14 @@ func buildConfig(nodes int, opts []Option) (config, error) {
 	return c, err
 }
 
-// bound is how long the calls of a lock of this TTL wait for a node: the default
-// node timeout is never more than a quarter of the lock's own TTL.
+// bound is how long a round for a lock of this TTL waits for the nodes: one node timeout for
+// the flush before its own, and one for the reply. The default node timeout is never more
+// than a quarter of the lock's own TTL.
 func (c *config) bound(ttl time.Duration) time.Duration {
 	if !c.capped {
-		return c.nodeTimeout
+		return 2 * c.nodeTimeout
 	}
-	return min(c.nodeTimeout, ttl/4)
+	return 2 * min(c.nodeTimeout, ttl/4)
 }
 
 func (c *config) validate(nodes int) error {

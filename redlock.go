@@ -183,8 +183,8 @@ func (l *Locker) Acquire(ctx context.Context, resource string, opts ...AcquireOp
 // ErrNoQuorum: too few answered, so nobody can say. A free name for which another
 // Locker waits is ErrNotAcquired too, unless WithBarging is given. A name that this Locker
 // holds or queues for is ErrNotAcquired, without traffic. It blocks for at most
-// one node timeout, or two where the nodes have to settle on a token. Before it
-// refuses because nodes were seen not to vote, all nodes are looked at again, which
+// two node timeouts (WithNodeTimeout), or four where the nodes have to settle on a token.
+// Before it refuses because nodes were seen not to vote, all nodes are looked at again, which
 // takes two node timeouts and 100 ms at most, and asked again where one may vote by
 // then. The rest is as for Acquire; what a failed attempt sent is rolled back in
 // the background.

@@ -49,7 +49,7 @@ func (p Plan) Judge() trace.Judge {
 		j.Turns = p.turns()
 		j.Seen = seenWithin
 	} else {
-		j.Attempt = 2*redlock.DefaultNodeTimeout + attemptSlack
+		j.Attempt = 4*redlock.DefaultNodeTimeout + attemptSlack // two rounds, of two node timeouts each
 		if p.reopens() && slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == HalfOpen }) {
 			j.Attempt += looksAgain
 		}

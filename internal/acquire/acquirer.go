@@ -34,7 +34,7 @@ type Config struct {
 	Holder   string                                // begins every owner value
 	TTL      time.Duration                         // of a claim that stands for no lock
 	Timeout  time.Duration                         // of a node
-	Bound    func(ttl time.Duration) time.Duration // how long a lock of this TTL waits for a node
+	Bound    func(ttl time.Duration) time.Duration // how long a round for a lock of this TTL waits for the nodes
 	Drift    float64
 	RetryMin time.Duration
 	RetryMax time.Duration

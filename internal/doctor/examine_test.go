@@ -233,7 +233,7 @@ func TestCheckCountsLostReplies(t *testing.T) {
 // What a node takes for its replies is what is judged, and not what its setting up took.
 func TestRoundTripsAreMeasured(t *testing.T) {
 	for each, want := range map[time.Duration]string{
-		700 * time.Millisecond: "warning round-trip 2; ", 600 * time.Millisecond: "", 1400 * time.Millisecond: "error round-trip 2; ",
+		1000 * time.Millisecond: "warning round-trip 2; ", 900 * time.Millisecond: "", 1400 * time.Millisecond: "error round-trip 2; ",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := examined(t, 3, func(nodes *redlocktest.Cluster) {

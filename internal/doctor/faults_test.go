@@ -141,7 +141,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	slowly, err := tcpproxy.New(clients[8].(*redis.Client).Options().Addr)
 	testkit.Must(t, err)
 	t.Cleanup(slowly.Close)
-	slowly.Delay(tcpproxy.Requests, patient*3/5)
+	slowly.Delay(tcpproxy.Requests, patient*4/5)
 	in(8, withClient(func(o *redis.Options) { o.Addr = slowly.Addr() }))
 	r := check(t, clients)
 	doctor.WantFound(t, r, doctor.SeverityUnknown, "error no-quorum; warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+

@@ -282,8 +282,8 @@ var judged = []struct {
 	{"a clock that chronyd slews", fastClock("4", 83*time.Millisecond), "error clock-rate 4: maxslewrate"},
 	{"a clock that is slewed back", fastClock("4", -83*time.Millisecond), "error clock-rate 4: maxslewrate"},
 	{"this client's own rate", fastClock("01234", 83*time.Millisecond), "error clock-rate"},
-	{"round trips of half the node timeout", func(_ *doctor, e *exam) { e.trips[0].took = 125 * time.Millisecond }, ""},
-	{"round trips above half the node timeout", func(_ *doctor, e *exam) { e.trips[0].took = 126 * time.Millisecond }, "warning round-trip 4: Put the node nearer"},
+	{"round trips of three quarters of the node timeout", func(_ *doctor, e *exam) { e.trips[0].took = 187 * time.Millisecond }, ""},
+	{"round trips above that", func(_ *doctor, e *exam) { e.trips[0].took = 188 * time.Millisecond }, "warning round-trip 4: Put the node nearer"},
 	{"a reply that was lost", func(_ *doctor, e *exam) { e.lost, e.timeErr = 1, node.ErrNoReply }, "warning round-trip 4"},
 	{"replies that were lost", func(_ *doctor, e *exam) { e.trips, e.lost, e.timeErr = nil, 2, node.ErrNoReply }, "error round-trip 4"},
 	{

@@ -76,8 +76,8 @@ func (d *doctor) roundTrip(i int) {
 		return
 	}
 	p99 := percentile99(e.trips)
-	if p99 > d.cfg.NodeTimeout/2 {
-		d.find(SeverityWarning, i, aboutRoundTrip, "the 99th percentile of %d round trips is %v, more than half of the node timeout of %v",
+	if p99 > d.cfg.NodeTimeout*3/4 {
+		d.find(SeverityWarning, i, aboutRoundTrip, "the 99th percentile of %d round trips is %v, more than three quarters of the node timeout of %v",
 			len(e.trips), p99.Round(time.Microsecond), d.cfg.NodeTimeout)
 	}
 	if roundTripsPerTTL*p99 > d.cfg.TTL {

@@ -146,7 +146,7 @@ func (h *Hold) Detach() {
 	h.set = nil
 }
 
-// bound is how long the calls for the hold wait for a node.
+// bound is how long a round for the hold waits for the nodes.
 func (h *Hold) bound() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,7 +292,7 @@ func (r Release) Sent() bool { return r.hold != nil }
 
 // Confirm waits for a quorum, for two node timeouts at most, less what was spent before.
 func (r Release) Confirm(spent time.Duration) error {
-	return r.ConfirmWithin(max(2*r.hold.bound()-spent, 0))
+	return r.ConfirmWithin(max(r.hold.bound()-spent, 0))
 }
 
 // ConfirmWithin waits for a quorum.

@@ -64,7 +64,7 @@ var errExchanged = errors.New("another server answers at this address than the o
 var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
 
 // errUnready: the node was slow, or the client too busy to send in time.
-var errUnready = fmt.Errorf("%w: the node timeout (WithNodeTimeout) ended before a connection was up, or before an earlier command's reply", round.ErrNotSent)
+var errUnready = fmt.Errorf("%w: two node timeouts (WithNodeTimeout) ended before a connection was up, or before an earlier command's reply", round.ErrNotSent)
 
 // errUndialled is what a command meets on a connection to pin that would have to be
 // dialled first, where only the client itself may do that. It was not sent.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,6 +77,9 @@ func (n *writer) handOut() {
 	switch {
 	case broken != nil:
 		n.markDown(broken)
+		if errors.Is(broken, round.ErrTimeout) { // what waited for the reply has waited long enough
+			n.failQueued(fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout))
+		}
 	case recheck:
 		n.verifyAgain()
 		n.rechecks++

@@ -364,10 +364,10 @@ func (n *writer) recovered() {
 
 // wasGivenLocks tells whether a call that failed at that time may have been one of those
 // that give the held locks to a node that votes again. They are spread over ConfirmSpread,
-// and each is decided two node timeouts later at most.
+// and each is decided two rounds of two node timeouts later at most.
 func (n *Node) wasGivenLocks(failed clock.Instant) bool {
 	voted := clock.Instant(n.Returned.Load())
-	return voted != 0 && failed <= voted.Add(ConfirmSpread+2*n.Timeout)
+	return voted != 0 && failed <= voted.Add(ConfirmSpread+4*n.Timeout)
 }
 
 // failQueued fails all that waits for the node but the rollbacks. It answers without mu: an

@@ -239,7 +239,7 @@ func (w *Presence) Cancel(name *Name) {
 }
 
 // dueLooksLocked takes the looks that are due, for the nodes from number first on. Each
-// name is due again a node timeout and lookAgain later, should no answer come.
+// name is due again two node timeouts and lookAgain later, should no answer come.
 func (w *Presence) dueLooksLocked(now clock.Instant) (looks []node.Poll, first int) {
 	first = w.turn
 	if now < w.nextLooks {
@@ -249,7 +249,7 @@ func (w *Presence) dueLooksLocked(now clock.Instant) (looks []node.Poll, first i
 	for len(w.resting) > 0 && w.resting[0].polls.at <= now {
 		name := w.resting[0]
 		names = append(names, name)
-		name.polls.at = now.Add(w.cfg.Timeout + lookAgain)
+		name.polls.at = now.Add(2*w.cfg.Timeout + lookAgain)
 		heap.Fix(&w.resting, 0)
 	}
 	if len(names) == 0 {
