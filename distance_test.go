@@ -177,3 +177,21 @@ func TestACallBehindALostCommandFailsWithIt(t *testing.T) {
 		nodes.Node(2).Resume()
 	})
 }
+
+// Inspect asks several questions, one after another: each has a node timeout.
+func TestInspectLooksAtMastersFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := farLocker(t, 200*time.Millisecond)
+		holdAll(t, l, 4)
+		for name, holders := range map[string]func(redlock.Inspection) int{
+			"free":   func(redlock.Inspection) int { return 1 },
+			"plain":  func(in redlock.Inspection) int { return len(in.Nodes[0].Owner) },
+			"shared": func(in redlock.Inspection) int { return len(in.Nodes[0].Sharers) },
+			"slot":   func(in redlock.Inspection) int { return len(in.Nodes[0].Slots) },
+		} {
+			if in, err := l.Inspect(t.Context(), name); err != nil || holders(in) == 0 {
+				t.Errorf("%s: got %+v, %v; want its holder", name, in, err)
+			}
+		}
+	})
+}

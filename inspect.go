@@ -90,9 +90,10 @@ func (i Inspection) Sharers() []Sharer {
 	return sharers
 }
 
-// Inspect asks every node who holds resource there, alone or beside others. It does so
-// for at most a node timeout or until ctx is done, with any timeouts of the clients'
-// own. It changes nothing. A node that did not answer by then has Err set, to ctx's cause where
+// Inspect asks every node who holds resource there, alone or beside others, in up to seven
+// round trips, until ctx is done. Each is bounded by the node timeout, and by any timeouts of
+// the clients' own: the first without a reply is a node's last. Of a client that is none of
+// go-redis's own all are bounded together, by seven node timeouts. It changes nothing. A node that did not answer by then has Err set, to ctx's cause where
 // that ended it. Inspect itself fails only for a bad resource
 // (ErrInvalidResource), a closed Locker (ErrClosed), or, with *QuorumError and
 // ErrNoQuorum, when fewer than a quorum answered; what was learned is returned
@@ -156,7 +157,7 @@ func (l *core) look(ctx context.Context, in *Inspection) {
 		in.Nodes[i].Name = n.Name
 		l.looks.Go(func() { answers <- answer{i, inspectNode(ctx, n, in.Key)} })
 	}
-	limit := l.clock.NewTimer(l.cfg.nodeTimeout)
+	limit := l.clock.NewTimer(mostQuestions * l.cfg.nodeTimeout)
 	defer limit.Stop()
 	var why error
 	heard := uint64(0) // one bit each
@@ -179,13 +180,18 @@ func (l *core) look(ctx context.Context, in *Inspection) {
 	}
 }
 
-// readings is how often a node is asked whose key changes its type between two questions.
-const readings = 3
+const (
+	// readings is how often a node is asked whose key changes its type between two questions.
+	readings = 3
+	// mostQuestions is how many round trips are asked for of a node whose key changes none: who
+	// holds it, who shares it, its line, its slots, and their line. A line takes two.
+	mostQuestions = 7
+)
 
 // inspectNode asks one node. The caller's deadline is not passed on: it would come
 // back as the silence of the node.
 func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostQuestions*n.Timeout)
 	defer cancel()
 	var in NodeInspection
 	for range readings {

@@ -83,8 +83,12 @@ func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				in, err := l.Inspect(ctx, "orders/42")
-				if took := time.Since(began); took != tt.after {
-					t.Errorf("%s, clients %s: took %v; want %v", name, kind, took, tt.after)
+				after := tt.after
+				if kind == "wrapped" && tt.want == nil {
+					after *= 7 // all its questions together
+				}
+				if took := time.Since(began); took != after {
+					t.Errorf("%s, clients %s: took %v; want %v", name, kind, took, after)
 				}
 				wantError(t, name, err, redlock.ErrNoQuorum)
 				ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
