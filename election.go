@@ -90,7 +90,7 @@ func (l *core) announce(ctx context.Context, c *round.Claim) {
 	hint := election.Hint{Owner: c.Owner, Token: quorum.Token(c.Token)}.String() //nolint:gosec // positive
 	for _, n := range l.nodes {
 		l.looks.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
+			ctx, cancel := n.Bound(context.WithoutCancel(ctx))
 			defer cancel()
 			_ = n.Calls.Process(ctx, node.AnyCall{Cmd: redis.NewCmd(ctx, "PUBLISH", lua.LeaderChannel+c.Key, hint)})
 		})

@@ -93,10 +93,10 @@ func (i Inspection) Sharers() []Sharer {
 // Inspect asks every node who holds resource there, alone or beside others, in up to seven
 // round trips, until ctx is done. Each is bounded by the node timeout, and by any timeouts of
 // the clients' own: the first without a reply is a node's last. Of a client that is none of
-// go-redis's own all are bounded together, by seven node timeouts. It changes nothing. A node that did not answer by then has Err set, to ctx's cause where
-// that ended it. Inspect itself fails only for a bad resource
-// (ErrInvalidResource), a closed Locker (ErrClosed), or, with *QuorumError and
-// ErrNoQuorum, when fewer than a quorum answered; what was learned is returned
+// go-redis's own all are bounded together, by seven node timeouts. It changes nothing. A node
+// that did not answer by then has Err set, to ctx's cause where that ended it. Inspect itself
+// fails only for a bad resource (ErrInvalidResource), a closed Locker (ErrClosed), or, with
+// *QuorumError and ErrNoQuorum, when fewer than a quorum answered; what was learned is returned
 // all the same.
 func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, error) {
 	_, key, err := l.request("inspect", resource, nil)
@@ -191,8 +191,7 @@ const (
 // inspectNode asks one node. The caller's deadline is not passed on: it would come
 // back as the silence of the node.
 func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostQuestions*n.Timeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	var in NodeInspection
 	for range readings {
 		var other bool
@@ -212,12 +211,19 @@ func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 	return in
 }
 
+// ask puts one question to a node, with as much time as a call beside the writer has.
+func ask(ctx context.Context, n *node.Node, send func(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error), question func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+	ctx, cancel := n.Bound(ctx)
+	defer cancel()
+	return send(ctx, question)
+}
+
 // readOwner reads who holds the key alone. With other it is there, and no string.
 func readOwner(ctx context.Context, n *node.Node, key string) (in NodeInspection, other bool) {
 	in.Name = n.Name
 	var owner, stripe *redis.SliceCmd
 	var left *redis.DurationCmd
-	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := ask(ctx, n, n.Calls.TxPipelined, func(p redis.Pipeliner) error {
 		owner = p.MGet(ctx, key)
 		left = p.PTTL(ctx, key)
 		stripe = p.HMGet(ctx, lua.NodeKey, strconv.FormatInt(lua.StripeOf(key), 10), "base")
@@ -250,7 +256,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	var now *redis.TimeCmd
 	var left *redis.DurationCmd
 	var members *redis.ZSliceCmd
-	cmds, err := n.Calls.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := ask(ctx, n, n.Calls.TxPipelined, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		left = p.PTTL(ctx, key)
 		members = p.ZRangeWithScores(ctx, key, 0, -1)
@@ -281,7 +287,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 // comes after the rest, since a client that may not read the queue is still told who holds.
 func inLine(ctx context.Context, n *node.Node, key string) []string {
 	var alone, beside *redis.ZSliceCmd
-	_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := ask(ctx, n, n.Calls.Pipelined, func(p redis.Pipeliner) error {
 		alone = p.ZRangeWithScores(ctx, lua.QueueKey+key, 0, -1)
 		beside = p.ZRangeWithScores(ctx, lua.SharersKey+key, 0, -1)
 		return nil
@@ -301,7 +307,7 @@ func inLine(ctx context.Context, n *node.Node, key string) []string {
 		seen[id] = true
 	}
 	signs := make([]*redis.IntCmd, len(ids))
-	_, err = n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = ask(ctx, n, n.Calls.Pipelined, func(p redis.Pipeliner) error {
 		for i, id := range ids {
 			signs[i] = p.Exists(ctx, lua.LiveKey+id)
 		}
@@ -364,7 +370,7 @@ func readSlots(ctx context.Context, n *node.Node, key string, in *NodeInspection
 	}
 	var owners *redis.SliceCmd
 	left := make([]*redis.DurationCmd, MaxLimit)
-	_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := ask(ctx, n, n.Calls.Pipelined, func(p redis.Pipeliner) error {
 		owners = p.MGet(ctx, keys...)
 		for i := range keys {
 			left[i] = p.PTTL(ctx, keys[i])

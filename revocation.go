@@ -281,7 +281,7 @@ func (c *revokeCall) ask(ctx context.Context, owners []string) {
 	c.asked = now
 	for i, n := range l.nodes {
 		l.looks.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.Timeout)
+			ctx, cancel := n.Bound(context.WithoutCancel(ctx))
 			defer cancel()
 			listeners := make([]*redis.IntCmd, len(owners))
 			_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -14,7 +14,6 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
-	"github.com/quorumkit/redlock/internal/round"
 )
 
 const (
@@ -36,6 +35,7 @@ const (
 type connection struct {
 	clock *clock.Clock
 	calls redis.UniversalClient // the client, bounded by the node timeout where it can be
+	dials redis.UniversalClient // the client, bounded by DialShare node timeouts, and by a context, where it can be
 	pins  *redis.Client         // the same, where it is go-redis's own: connections of it are pinned
 	keeps bool                  // the writer may keep one: its pool has others
 	gate  *turnstile            // of a pool that may have no connection left; nil if it opens another
@@ -45,6 +45,7 @@ type connection struct {
 	busy    func() bool           // whether the Locker holds or waits for anything
 	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
 	asking  sync.WaitGroup        // looks that are out: the writer's end waits for them
+	coming  chan error            // of the connection that is being set up, whose outcome nobody has read; nil if none
 	waits   atomic.Bool           // for a connection of a pool that has none left; CloseRound reads it
 
 	pinned   *redis.Conn // nil if none
@@ -58,7 +59,7 @@ type connection struct {
 // init sets it up for this client; nothing is pinned yet. A client that is not go-redis's own
 // type can not be given a timeout, nor be asked for its pool: it is used as it is.
 func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock, busy func() bool) {
-	c.clock, c.timeout, c.busy, c.calls, c.looks = t, timeout, busy, client, client
+	c.clock, c.timeout, c.busy, c.calls, c.looks, c.dials = t, timeout, busy, client, client, client
 	own, ok := client.(*redis.Client)
 	if !ok {
 		c.other = new(other)
@@ -66,16 +67,19 @@ func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t
 	}
 	// A pool of one connection is not kept: the program, or a look, would never get it. Such a
 	// client sends each flush over its pool.
-	bounded, looks, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.Options()
-	c.calls, c.looks, c.keeps = bounded, looks, o.PoolSize > 1 && o.MaxActiveConns != 1
-	bounded.AddHook(careful{})
-	looks.AddHook(careful{})
+	bounded, looks, dials, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.WithTimeout(DialShare*timeout), own.Options()
+	dials.Options().ContextTimeoutEnabled = true // of this copy alone
+	c.calls, c.looks, c.dials, c.keeps = bounded, looks, dials, o.PoolSize > 1 && o.MaxActiveConns != 1
 	if o.MaxActiveConns > 0 {
 		// Half the node timeout: a command that waits in vain for a connection fails while its
 		// round is still open, and is known not to have been sent.
 		c.gate = &turnstile{longest: timeout / 2, clock: t}
-		bounded.AddHook(c.gate)
-		looks.AddHook(c.gate)
+	}
+	for _, client := range []*redis.Client{bounded, looks, dials} {
+		client.AddHook(careful{})
+		if c.gate != nil {
+			client.AddHook(c.gate)
+		}
 	}
 	c.pins = pinnable(bounded, timeout)
 }
@@ -275,48 +279,92 @@ const (
 	firstLook, lastLook = 8, 3
 )
 
+// ready makes sure that the pool has a connection which is up, before anything of a flush is
+// sent: one that has to come up takes longer than a round. After an outage (suspect) that is
+// a new one.
+func (c *connection) ready(quiet, suspect bool) error {
+	if quiet || suspect {
+		c.unpin()
+	}
+	if c.pinned == nil && !c.usedUp() && (quiet || suspect || c.idle() == 0) {
+		if err := c.look(quiet); err != nil {
+			return err
+		}
+	}
+	return c.claim()
+}
+
 // look blocks until one of the pool's idle connections, or a new one, has brought a
 // reply: the pool gives that one out next, to pin. It returns an error if none did in time.
-// A look that is still out then ends by its own timeout, and closes its connection.
+// A look at an idle connection that is still out then ends by its own timeout, and closes
+// the connection. A new one goes on coming up, for a later flush (raise).
 //
 // It tries one connection first, so that a Locker which was idle for a while costs one
 // command, and all at once when that one fails or is slow: networks forget connections
 // together. A failure to dial says that the node is not there, so no more are tried.
-func (c *connection) look() error {
-	c.unpin()
-	idle := c.idle()
-	if idle == 0 {
-		return nil
+// Where the node was not quiet, it looks at a new one alone.
+func (c *connection) look(quiet bool) error {
+	if len(c.coming) > 0 { // it came up since an earlier flush, or did not
+		err := <-c.coming
+		if c.coming = nil; err == nil && !quiet {
+			return nil
+		}
+	}
+	idle := 0
+	if quiet {
+		idle = c.idle()
 	}
 	ctx, end := context.WithCancel(context.Background())
 	defer end() // so that none waits for a connection any more
-	answers, asked := make(chan error, idle+1), 1
-	c.ask(ctx, answers)
+	answers, asked := make(chan error, idle), 0
+	all := func() {
+		for ; asked < idle; asked++ {
+			c.ask(ctx, answers)
+		}
+		c.raise() // the pool dials if the others are taken
+	}
+	if idle > 0 {
+		c.ask(ctx, answers)
+		asked++
+	} else {
+		all()
+	}
 	next := c.clock.NewTimer(c.timeout / firstLook)
 	defer next.Stop()
 	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
 	defer late.Stop()
-	all := func() {
-		for ; asked <= idle; asked++ { // the last one is dialled if the others are taken
-			c.ask(ctx, answers)
-		}
-	}
 	for failed := 0; ; {
+		var err error
 		select {
-		case err := <-answers:
-			if err == nil {
-				return nil
-			}
-			if failed++; failed > idle || undialled(err) {
-				return err
-			}
-			all() // one that is dead is seldom alone
+		case err = <-answers:
+		case err = <-c.coming:
+			c.coming = nil
 		case <-next.C:
 			all()
+			continue
 		case <-late.C:
-			return round.ErrTimeout
+			return errComing
 		}
+		if failed++; err == nil || failed > idle || undialled(err) {
+			return err
+		}
+		all() // one that is dead is seldom alone
 	}
+}
+
+// raise has the pool set up a connection: the dial, TLS, HELLO, AUTH and INFO have DialShare
+// node timeouts together, whatever the client has for each. It does not wait. One at a time.
+func (c *connection) raise() {
+	if c.coming != nil {
+		return
+	}
+	coming := make(chan error, 1)
+	c.coming = coming
+	c.asking.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
+		defer cancel()
+		coming <- c.askOver(ctx, c.dials)
+	})
 }
 
 // idle is how many connections lie in the pool that flushes go out on. A client that pins
@@ -327,6 +375,16 @@ func (c *connection) idle() int {
 		return int(s.PipelineStats.IdleConns)
 	}
 	return int(s.IdleConns)
+}
+
+// mayDial reports whether the next command may get a connection that is not set up: a new one,
+// or one of those that the pool only dials ahead. Anyone may call it.
+func (c *connection) mayDial() bool {
+	ahead := 0
+	if c.pins != nil {
+		ahead = c.pins.Options().MinIdleConns
+	}
+	return c.idle() <= ahead
 }
 
 // ask looks at one connection of the pool, in a goroutine. answers has room for all of them:
@@ -367,16 +425,19 @@ func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
 	return pins
 }
 
-// watch is Watch on the connections that may be pinned. Where the pool would have to dial one
-// that only the client itself may dial (pinnable), it makes the client dial first, by any
-// command, and runs f again, which has sent nothing, until ctx is done.
+// watch is Watch on the connections that may be pinned. Where the pool may have to dial one, it
+// makes the client dial first, by any command: that has longer to come up, and some only the
+// client itself may dial (pinnable). Then f, which has sent nothing, runs again, until ctx is
+// done.
 func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
-	for {
+	for dial := c.mayDial(); ; dial = true {
+		if dial {
+			if err := c.dials.Ping(ctx).Err(); err != nil && !IsReply(err) {
+				return err
+			}
+		}
 		err := c.pins.Watch(ctx, f)
 		if !errors.Is(err, errUndialled) || ctx.Err() != nil {
-			return err
-		}
-		if err := c.calls.Ping(ctx).Err(); err != nil && !IsReply(err) { // any command dials
 			return err
 		}
 	}

@@ -24,9 +24,10 @@ const (
 	// what Inspect, Check and a verification do beside it a few more. It stands for the
 	// clients that Open makes; a client that New is given keeps its own.
 	PoolSize = 8
-	// DialShare is how many node timeouts a connection may take to come up: it is
-	// several round trips, with TLS more. Rounds do not wait so long: the node counts as one
-	// that was sent nothing, and the connection is there for a later round.
+	// DialShare is how many node timeouts a connection may take to come up, with TLS, HELLO,
+	// AUTH and the look at who answers (admit): it is several round trips. Rounds do not wait so
+	// long: the node counts as one that was sent nothing, and the connection is there for a
+	// later round (raise).
 	DialShare = 4
 	// idleTime is how long a connection may lie in the pool. Networks forget one after
 	// four to six minutes of silence, and the pool does not see that.
@@ -91,7 +92,6 @@ func checkPort(port string) error {
 // sent once, and is bounded by the node timeout. A second try by go-redis would be a new
 // command to us, of which nobody knows: the writer itself decides what goes again.
 //
-// A connection is kept ready (MinIdleConns), so that the first lock does not wait for a dial.
 // Maintenance notifications and the library's name are commands at each dial that a lock does
 // not need.
 func Harden(o *redis.Options, timeout time.Duration) {
@@ -100,7 +100,7 @@ func Harden(o *redis.Options, timeout time.Duration) {
 	o.DialTimeout = DialShare * timeout
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.MinIdleConns = PoolSize, 1
+	o.PoolSize = PoolSize
 	// A command that waits for a connection waits no longer than one that waits for a reply.
 	o.PoolTimeout, o.ConnMaxIdleTime = timeout, idleTime
 	// Otherwise pipelines have a pool of their own, of ten more connections with

@@ -63,6 +63,9 @@ var errExchanged = errors.New("another server answers at this address than the o
 // errNoConnection is a pool whose connections are all in use. Nothing was sent.
 var errNoConnection = errors.New("the client's pool has no connection left, the program uses them all: raise its PoolSize, or give redlock a client of its own")
 
+// errComing is a connection that comes up more slowly than a round waits. Nothing was sent.
+var errComing = fmt.Errorf("%w: its connection is not up yet", ErrUnreached)
+
 // errUnready: the node was slow, or the client too busy to send in time.
 var errUnready = fmt.Errorf("%w: two node timeouts (WithNodeTimeout) ended before a connection was up, or before an earlier command's reply", round.ErrNotSent)
 

@@ -373,7 +373,7 @@ func (n *writer) meetAgain() error {
 		return nil
 	}
 	c := infoCall{redis.NewStringCmd(context.Background(), "INFO", "server", "replication")}
-	err := n.Calls.Process(context.Background(), c)
+	err := n.conn.calls.Process(context.Background(), c)
 	if err != nil && !IsReply(err) && !errors.Is(err, errExchanged) {
 		return err
 	}

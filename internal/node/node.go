@@ -35,7 +35,7 @@ type Node struct {
 	Index    int
 	Name     string                // as messages name it
 	Client   redis.UniversalClient // for pinned connections and inspection
-	Calls    redis.UniversalClient // the same, bounded by the node timeout where it can be
+	Calls    redis.UniversalClient // the same, for calls beside the writer, which Bound bounds
 	Timeout  time.Duration
 	Clock    *clock.Clock
 	observer Observer
@@ -167,7 +167,7 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 	}
 	n.writer = &writer{Node: n, due: true}
 	n.writer.conn.init(client, cfg.Timeout, t, cfg.Busy)
-	n.Calls, n.writer.batch.process, n.queue.node = n.writer.conn.calls, cfg.Process, index
+	n.Calls, n.writer.batch.process, n.queue.node = n.writer.conn.dials, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n
 }

@@ -114,10 +114,20 @@ func (n *Node) observe(ctx context.Context, on processor, counted bool, judge fu
 	return n.Tracker.Publish(n.Index, o), nil
 }
 
+// Bound bounds calls beside the writer: by the node timeout, and by DialShare of them where a
+// connection may have to come up first.
+func (n *Node) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := n.Timeout
+	if n.writer.conn.mayDial() {
+		limit *= DialShare
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
 // Look reads one node and publishes what was seen, beside the writer and over any connection.
 // That a caller did not wait for the answer says nothing about the node.
 func (n *Node) Look(ctx context.Context, counted bool) {
-	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
+	bounded, cancel := n.Bound(ctx)
 	defer cancel()
 	sent := n.Clock.Now()
 	if _, err := n.observe(bounded, n.Calls, counted, nil); err != nil && !n.Clock.Over(ctx) {
@@ -143,7 +153,7 @@ func (n *Node) Do(ctx context.Context, p membership.Plan) error {
 // What a change does is bound to the epoch that was read: on a node that forgot, or that
 // another operator settled meanwhile, it does nothing.
 func (n *Node) act(ctx context.Context, p membership.Plan) error {
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	ctx, cancel := n.Bound(ctx)
 	defer cancel()
 	switch p.Action {
 	case membership.DoNotice:
@@ -185,7 +195,7 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 // Retire makes the node abstain for ever. It returns false if the node is
 // another cluster's, whose members would lose a vote by our mistake.
 func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	ctx, cancel := n.Bound(ctx)
 	defer cancel()
 	done, err := Keep(ctx, n.Calls, lua.RetireScript, cluster)
 	return done == int64(1), Explain(err)
@@ -196,7 +206,7 @@ func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
 // unseen, and data that grow may fill the memory that locks need. It reads the
 // first keys only, so it may be asked of a large server too.
 func (n *Node) Empty(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	ctx, cancel := n.Bound(ctx)
 	defer cancel()
 	keys := n.Client.Scan(ctx, 0, "*", 100).Iterator() // DBSIZE counts keys that have ended
 	for keys.Next(ctx) {
@@ -280,7 +290,7 @@ func SignsCommand() []any {
 
 // Signs are the stragglers' signs on a node; nil if it does not answer.
 func Signs(ctx context.Context, n *Node) []any {
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	ctx, cancel := n.Bound(ctx)
 	defer cancel()
 	cmd := AnyCall{redis.NewCmd(ctx, SignsCommand()...)}
 	_ = n.Calls.Process(ctx, cmd)

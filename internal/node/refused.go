@@ -207,7 +207,7 @@ func (n *Node) SawWrite(use string) {
 // It loads the script in the same pipeline, since a node that was never used lacks it. A right
 // that the user lacks for either refuses as well.
 func (n *Node) RefusesNow(ctx context.Context) string {
-	bounded, cancel := context.WithTimeout(ctx, n.Timeout)
+	bounded, cancel := n.Bound(ctx)
 	defer cancel()
 	// A name and an owner of this call alone: no lock, and no other check, has them.
 	id := n.Cfg.Chance.Name()

@@ -137,7 +137,7 @@ func over(ctx context.Context) context.Context {
 // within the node timeout. PING is sent once for each silence (asked). Whether the user may
 // PING does not matter: an error reply is an answer as well.
 func (s *Subscription) listen(ctx context.Context) {
-	p := s.node.Client.Subscribe(ctx) // to nothing: it does not connect yet
+	p := s.node.Calls.Subscribe(ctx) // to nothing: it does not connect yet
 	ready := s.subscribe(ctx, p)
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends a Receive that blocks
 	defer func() {

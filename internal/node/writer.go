@@ -121,11 +121,11 @@ func (n *writer) probe() error {
 	n.conn.unpin() // the pool may have no other connection
 	cmd := TimeCall{redis.NewTimeCmd(context.Background(), "TIME")}
 	sent := n.Clock.Now()
-	err := n.Calls.Process(context.Background(), cmd)
+	err := n.conn.calls.Process(context.Background(), cmd)
 	if errors.Is(err, errExchanged) { // the next connection is let in
 		cmd.SetErr(nil)
 		sent = n.Clock.Now()
-		err = n.Calls.Process(context.Background(), cmd)
+		err = n.conn.calls.Process(context.Background(), cmd)
 	}
 	switch {
 	case saysFirst(err, "NOPERM"):
@@ -204,13 +204,7 @@ func (n *writer) flush() {
 		n.mu.Unlock()
 	}()
 	n.conn.giveWay()
-	if n.quiet() {
-		if err := n.conn.look(); err != nil {
-			n.failed(err)
-			return
-		}
-	}
-	if err := n.conn.claim(); err != nil {
+	if err := n.conn.ready(n.quiet(), suspect != nil); err != nil {
 		n.failed(err)
 		return
 	}

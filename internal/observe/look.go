@@ -154,7 +154,7 @@ func (w *Watcher) counts(ctx context.Context, i int, said node.Testimony) (chang
 // read is a node's content under these names. One call reads the names with plain holds; a
 // second one reads the others, if there is anything under them.
 func read(ctx context.Context, n *node.Node, keys []string) ([]election.Reading, node.Testimony, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.Timeout)
+	ctx, cancel := n.Bound(ctx)
 	defer cancel()
 	readings, said, others, err := readStrings(ctx, n, keys)
 	if err != nil || !others {
