@@ -1,9 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +49,7 @@ type connection struct {
 	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
 	asking  sync.WaitGroup        // looks that are out: the writer's end waits for them
 	coming  chan error            // of the connection that is being set up, whose outcome nobody has read; nil if none
+	failure error                 // why the last one did not come up; nil if it did
 	waits   atomic.Bool           // for a connection of a pool that has none left; CloseRound reads it
 
 	pinned   *redis.Conn // nil if none
@@ -305,8 +309,8 @@ func (c *connection) ready(quiet, suspect bool) error {
 // Where the node was not quiet, it looks at a new one alone.
 func (c *connection) look(quiet bool) error {
 	if len(c.coming) > 0 { // it came up since an earlier flush, or did not
-		err := <-c.coming
-		if c.coming = nil; err == nil && !quiet {
+		c.failure = <-c.coming
+		if c.coming = nil; c.failure == nil && !quiet {
 			return nil
 		}
 	}
@@ -331,19 +335,29 @@ func (c *connection) look(quiet bool) error {
 	}
 	next := c.clock.NewTimer(c.timeout / firstLook)
 	defer next.Stop()
+	half := c.clock.NewTimer(c.timeout / 2)
+	defer half.Stop()
 	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
 	defer late.Stop()
+	refused := make(chan error, 1)
 	for failed := 0; ; {
 		var err error
 		select {
 		case err = <-answers:
 		case err = <-c.coming:
-			c.coming = nil
+			c.coming, c.failure = nil, err
+		case err = <-refused:
+			return err
 		case <-next.C:
 			all()
 			continue
+		case <-half.C:
+			if c.pins != nil && c.failure == nil {
+				c.asking.Go(func() { c.dialApart(refused) })
+			}
+			continue
 		case <-late.C:
-			return errComing
+			return cmp.Or(c.failure, errComing)
 		}
 		if failed++; err == nil || failed > idle || undialled(err) {
 			return err
@@ -363,8 +377,43 @@ func (c *connection) raise() {
 	c.asking.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
 		defer cancel()
-		coming <- c.askOver(ctx, c.dials)
+		coming <- c.misdialled(c.askOver(ctx, c.dials))
 	})
+}
+
+// dialApart finds out why a connection does not come up, for the message alone: the pool dials
+// several times before it says. It waits for the rest of look's time at most.
+func (c *connection) dialApart(refused chan<- error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout/4)
+	defer cancel()
+	o := c.pins.Options()
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+	case ctx.Err() == nil:
+		refused <- err
+	}
+}
+
+// misdialled puts before why a connection did not come up that one side speaks TLS alone, as far
+// as that shows. A server without TLS waits for the end of the line that a handshake looks like
+// to it: it is asked, since it is in nobody's way. One with TLS closes.
+func (c *connection) misdialled(err error) error {
+	var slow net.Error
+	switch {
+	case err == nil || c.pins == nil:
+		return err
+	case errors.Is(err, io.EOF) && c.pins.Options().TLSConfig == nil && !errors.Is(err, errWordless):
+		return fmt.Errorf("%w: %w", errWordless, err)
+	case errors.As(err, &slow) && slow.Timeout() && c.pins.Options().TLSConfig != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+		defer cancel()
+		if what := Speaks(ctx, c.pins.Options()); what != nil {
+			return fmt.Errorf("%w: %w", what, err)
+		}
+	}
+	return err
 }
 
 // idle is how many connections lie in the pool that flushes go out on. A client that pins
