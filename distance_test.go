@@ -21,6 +21,7 @@ import (
 type farConn struct {
 	net.Conn          // to the node
 	replies  net.Conn // what has arrived
+	forget   func()   // what is under way
 }
 
 func newFarConn(node net.Conn, by time.Duration) net.Conn {
@@ -29,7 +30,7 @@ func newFarConn(node net.Conn, by time.Duration) net.Conn {
 		due  time.Time
 	}
 	here, there := net.Pipe()
-	way := make(chan reply, 64)
+	way, closed := make(chan reply, 64), make(chan struct{})
 	go func() {
 		defer close(way)
 		for buf := make([]byte, 64<<10); ; {
@@ -43,11 +44,16 @@ func newFarConn(node net.Conn, by time.Duration) net.Conn {
 	go func() {
 		defer there.Close()
 		for r := range way {
-			time.Sleep(time.Until(r.due))
-			_, _ = there.Write(r.data)
+			arrives := time.NewTimer(time.Until(r.due))
+			select {
+			case <-arrives.C:
+				_, _ = there.Write(r.data)
+			case <-closed:
+				arrives.Stop()
+			}
 		}
 	}()
-	return &farConn{node, here}
+	return &farConn{node, here, sync.OnceFunc(func() { close(closed) })}
 }
 
 func (c *farConn) Read(p []byte) (int, error)        { return c.replies.Read(p) }
@@ -58,6 +64,7 @@ func (c *farConn) SetDeadline(t time.Time) error {
 }
 
 func (c *farConn) Close() error {
+	c.forget()
 	_ = c.replies.Close()
 	return c.Conn.Close()
 }

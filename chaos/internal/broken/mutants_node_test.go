@@ -87,6 +87,16 @@ var nodeMutants = []way{
 		edits: []edit{{"internal/node/writer.go", "	return voted != 0 &&", "	return !BROKEN && voted != 0 &&"}},
 	},
 	{
+		name: "the wait in the queue counts", takes: "a command's wait for the one before it is part of its node timeout",
+		by:    ". TestMastersFarAwayServeAsNearOnes",
+		edits: []edit{{"options.go", "	return 2 * min(c.nodeTimeout, ttl/4)", "	if BROKEN {\n		return min(c.nodeTimeout, ttl/4)\n	}\n	return 2 * min(c.nodeTimeout, ttl/4)"}},
+	},
+	{
+		name: "the queue outlives a lost command", takes: "what waits for a reply that does not come is sent later",
+		by:    ". TestACallBehindALostCommandFailsWithIt",
+		edits: []edit{{"internal/node/replies.go", "		if errors.Is(broken, round.ErrTimeout) {", "		if errors.Is(broken, round.ErrTimeout) && !BROKEN {"}},
+	},
+	{
 		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
 		by:    "./internal/membership TestALockThatIsHandedOnWhenANodeVotesAgainGetsThereToo",
 		edits: []edit{{"internal/hold/keeper.go", "		start = start.Add(-node.ConfirmSpread)\n", "		if !BROKEN {\n			start = start.Add(-node.ConfirmSpread)\n		}\n"}},
