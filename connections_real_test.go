@@ -372,3 +372,20 @@ func TestAStructAroundADatabaseOtherThanZeroIsRefusedByNew(t *testing.T) {
 	_, err := redlock.New([]redis.UniversalClient{around})
 	wantError(t, "New", err, redlock.ErrInvalidNode)
 }
+
+// A connection that the server closed while it lay idle is no word about the node: it answers
+// over another.
+func TestStatusOfAnIdleLockerReachesAServerThatRestarted(t *testing.T) {
+	t.Parallel()
+	servers := needMasters(t, 3, redisserver.Config{AOF: redisserver.FsyncAlways})
+	l := openServers(t, servers, redlock.WithNodeTimeout(patient))
+	mustRelease(t, mustAcquire(t, l, "orders/42"))
+	pause(time.Second) // its connections go back to their pools
+	must(t, servers[1].Kill())
+	must(t, servers[1].Restart())
+	s, err := l.Cluster().Status(t.Context())
+	must(t, err)
+	if n := s.Nodes[1]; n.State == redlock.NodeUnreachable {
+		t.Errorf("got %v: %s; want a node that answers", n.State, n.Cause)
+	}
+}

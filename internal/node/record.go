@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -125,12 +126,17 @@ func (n *Node) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 // Look reads one node and publishes what was seen, beside the writer and over any connection.
-// That a caller did not wait for the answer says nothing about the node.
+// That a caller did not wait for the answer says nothing about the node. Nor does a connection
+// that the server closed while it lay idle: another one is tried.
 func (n *Node) Look(ctx context.Context, counted bool) {
 	bounded, cancel := n.Bound(ctx)
 	defer cancel()
 	sent := n.Clock.Now()
-	if _, err := n.observe(bounded, n.Calls, counted, nil); err != nil && !n.Clock.Over(ctx) {
+	_, err := n.observe(bounded, n.Calls, counted, nil)
+	for tries := 0; errors.Is(err, net.ErrClosed) && tries < PoolSize; tries++ {
+		_, err = n.observe(bounded, n.Calls, counted, nil)
+	}
+	if err != nil && !n.Clock.Over(ctx) {
 		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
 }
