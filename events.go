@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -251,7 +253,7 @@ const logEvery = 10 * time.Second
 // fail for want of a quorum, and a lock that WithMaxHold ended. A node that comes
 // back, and a cluster that was founded, is an Info; all else is a Debug. Of one
 // node's comings and goings, and of failures of one kind, there is one line in ten
-// seconds; the next one says how many were left out.
+// seconds; the next one says how many were left out. Close writes the last word on each.
 //
 // A line has the names of resources and nodes, reasons and errors; never a
 // password or an owner value. Its time is the event's, and the handler is given the
@@ -259,7 +261,9 @@ const logEvery = 10 * time.Second
 func WithLogger(l *slog.Logger) Option {
 	return lockerOption(func(c *config) {
 		if l != nil {
-			WithObserver((&eventLogger{handler: l.Handler(), topics: make(map[topic]*entry)}).observe).applyLocker(c)
+			lines := &eventLogger{handler: l.Handler(), topics: make(map[topic]*entry)}
+			WithObserver(lines.observe).applyLocker(c)
+			c.lastWords = append(c.lastWords[:len(c.lastWords):len(c.lastWords)], lines.finish)
 		}
 	})
 }
@@ -330,6 +334,15 @@ func (l *eventLogger) limit(t topic, e *Event) {
 	n.held = &kept
 	if n.at.IsZero() || e.Time.Sub(n.at) >= logEvery {
 		l.release(n, e.Time)
+	}
+}
+
+// finish writes what is held back, when all events were told: the last word on a node is the truth.
+func (l *eventLogger) finish() {
+	rest := slices.DeleteFunc(slices.Collect(maps.Values(l.topics)), func(n *entry) bool { return n.held == nil })
+	slices.SortFunc(rest, func(x, y *entry) int { return x.held.Time.Compare(y.held.Time) })
+	for _, n := range rest {
+		l.release(n, n.held.Time)
 	}
 }
 

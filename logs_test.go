@@ -123,6 +123,28 @@ func TestTheLogOfANodeThatComesAndGoesIsBoundedAndEndsOnTheTruth(t *testing.T) {
 	})
 }
 
+func TestCloseWritesTheLastWordOnANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logged{}
+		l, nodes := newLocker(t, 3, log.option(slog.LevelInfo))
+		warm(t, l)
+		nodes.Node(1).Stop()
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
+		time.Sleep(time.Second)
+		nodes.Node(1).Start()
+		for range 3 {
+			mustRelease(t, mustAcquire(t, l, "orders/42"))
+			time.Sleep(time.Second)
+		}
+		before := strings.Count(log.String(), "node up")
+		must(t, l.Close())
+		down, up := log.lines(t, "redlock: node down"), log.lines(t, "redlock: node up")
+		if before != 0 || len(down) != 1 || len(up) != 1 || !strings.Contains(log.String()[strings.Index(log.String(), "node down"):], "node up") {
+			t.Errorf("got %d lines of the node up before Close, and in all\n%s\nwant it down, and up by Close", before, log)
+		}
+	})
+}
+
 func TestTheLogIsOfEachLockerAndAsQuietAsItsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quiet, all := &logged{}, &logged{}

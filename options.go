@@ -103,6 +103,7 @@ type config struct {
 	process      string // the id under which the Locker waits, and is asked for holds
 	names        []string
 	observers    []func(Event)
+	lastWords    []func() // called once the observers were told of all
 	chance       *chance.Source
 	tls          *tls.Config // of Open's rediss:// clients; nil: the system's certificates
 	provided     bool        // WithCredentials was given

@@ -365,6 +365,9 @@ func (l *Locker) Close() error {
 		l.presence.Await()
 		l.tracker.Close()
 		l.recorder.observers.Close() // last: what ends may have something to tell
+		for _, say := range l.cfg.lastWords {
+			say()
+		}
 	})
 	left := l.unreleased()
 	for _, c := range l.own {
