@@ -51,7 +51,8 @@
 //
 // A node is one independent master: no replica, no Cluster, no Sentinel group. Use
 // three, or five; two of five may then be down. One is a start: it may not be down.
-// Redis 7 or newer, or Valkey 7.2 or newer. New nodes vote after [WithMaxTTL], or
+// Redis 7 or newer, or Valkey 7.2 or newer, and none that lets scripts touch only keys that
+// they are given (KEYS), as Dragonfly does by default. New nodes vote after [WithMaxTTL], or
 // after [Cluster.Admit]: they can't be told from nodes that forgot.
 //
 // docs/CHEATSHEET.md has the calls on one page.

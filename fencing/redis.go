@@ -78,7 +78,8 @@ func NewRedisScript(body string) *RedisScript {
 
 // RedisPrologue returns the Lua text that NewRedisScript puts before a body, for
 // scripts that are loaded by other means. Its first lines tell its arguments and
-// replies.
+// replies. It guards the writes of its own script alone: beside one that refuses a stale
+// token, Redis runs the other commands of a MULTI. So put all writes into the script.
 func RedisPrologue() string { return prologueLua }
 
 // Run runs script with keys and args, if Seen.Accept accepts token. The token is

@@ -98,6 +98,27 @@ func TestRedisKeepsTheClientsErrors(t *testing.T) {
 	}
 }
 
+// What the prologue can't do, as its comment says: Redis undoes nothing of a MULTI.
+func TestTheCommandsBesideAPrologueAreNotGuarded(t *testing.T) {
+	guard, client, _ := newRedis(t)
+	ctx := t.Context()
+	if err := guard.Do(ctx, "r", 7, "SET", "doc", "new").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var guarded *redis.Cmd
+	_, _ = client.TxPipelined(ctx, func(p redis.Pipeliner) error { // each has its own error
+		guarded = p.Eval(ctx, fencing.RedisPrologue()+"return redis.call('SET', KEYS[2], 'stale')", []string{guard.TokenKey("r"), "doc"}, "5")
+		p.Set(ctx, "beside", "stale", 0)
+		return nil
+	})
+	if err := guarded.Err(); err == nil || !strings.HasPrefix(err.Error(), "FENCED ") {
+		t.Errorf("the script: got %v; want FENCED", err)
+	}
+	if doc, beside := client.Get(ctx, "doc").Val(), client.Get(ctx, "beside").Val(); doc != "new" || beside != "stale" {
+		t.Errorf("got doc %q, beside %q; want the script's write refused, and the other one done", doc, beside)
+	}
+}
+
 func TestRedisPrologueRefusesWhatIsNoTokenInItsArgument(t *testing.T) {
 	guard, client, _ := newRedis(t)
 	ctx := t.Context()
