@@ -55,8 +55,9 @@ func (l *Locker) TryAcquireAll(ctx context.Context, resources []string, opts ...
 
 // DoAll runs fn while holding all of these names, as Do does with one: they are acquired
 // as by AcquireAll and released when fn returns or panics. The context of fn is cancelled
-// when ctx is, and when one of the names is lost, with the loss as its cause. It carries
-// the fencing token of each name. With WithMinHold the locks outlive fn.
+// when ctx is, when Close begins, and when one of the names is lost, with the loss as its
+// cause. It carries the fencing token of each name. The names stay held until fn has
+// returned, in Close for WithCloseTimeout. With WithMinHold the locks outlive fn.
 func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx context.Context, locks *MultiLock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", setLabel(len(resources)), ErrInvalidOption)

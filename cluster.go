@@ -244,7 +244,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 		t := l.clock.NewTimer(pause)
 		select {
 		case <-t.C:
-		case <-l.closing:
+		case <-l.closing.Done():
 			t.Stop()
 			return fault.Errorf("redlock: join: %w", ErrClosed)
 		case <-ctx.Done():

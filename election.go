@@ -21,8 +21,9 @@ import (
 // waits in line as Acquire does, runs lead as Do runs its function, and resigns when lead
 // returns: it releases, and returns lead's error. It blocks until then.
 //
-// lead's context is cancelled when ctx is, and when the leadership is lost, with the loss
-// as its cause. After a loss (ErrLost, ErrMaxHold) Campaign waits for lead to return,
+// lead's context is cancelled when ctx is, when Close begins, and when the leadership is
+// lost, with the loss as its cause. This process leads until lead has returned, in Close for
+// WithCloseTimeout. After a loss (ErrLost, ErrMaxHold) Campaign waits for lead to return,
 // drops what it returns, and campaigns again, at the end of the line: so one call never
 // runs two leads at a time. A lead that goes on after its context has ended keeps this
 // call out of the election, and works beside the next leader. So give its writes the token
@@ -63,6 +64,9 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 			return err
 		}
 		err, loss := l.reign(ctx, lock, lead)
+		if loss == nil && l.closing.Err() != nil {
+			loss = ErrClosed
+		}
 		switch {
 		case loss == nil:
 			return err

@@ -123,6 +123,9 @@ func (l *Lock) Context() context.Context { return l.grip.Context() }
 // carry puts the token into a context, and the hold if several handles stand on it.
 func (l *Lock) carry(ctx context.Context) context.Context { return l.grip.Carry(ctx) }
 
+// work counts the functions that run under the lock.
+func (l *Lock) work(by int32) { l.hold.Working.Add(by) }
+
 // Done is Context().Done(): it closes when the lock is no longer held, and after
 // a suspend of the machine within a second of its end. Err may know before.
 func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }

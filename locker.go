@@ -52,7 +52,9 @@ type core struct {
 	looks    sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
 	requests *hold.Requests
 	watcher  *observe.Watcher
-	closing  chan struct{}
+	work     sync.WaitGroup  // functions of Do, DoAll and Campaign, until what they held is released
+	closing  context.Context //nolint:containedctx // it ends when Close begins, for those that wait and for those functions
+	shut     context.CancelFunc
 }
 
 // leaveLine takes the entry for a name off these nodes, in the line of its kind.

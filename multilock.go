@@ -66,6 +66,13 @@ func (m *MultiLock) carry(ctx context.Context) context.Context {
 	return ctx
 }
 
+// work counts the functions that run under the set.
+func (m *MultiLock) work(by int32) {
+	for _, lock := range m.locks {
+		lock.work(by)
+	}
+}
+
 // setLabel is what messages call a set.
 func setLabel(n int) string { return fmt.Sprintf("a set of %d", n) }
 

@@ -191,7 +191,8 @@ func WithReentry() LockOption { return lockOption(func(t *terms) { t.reentry = t
 
 // WithMaxHold bounds how long a lock is held, renewals included: after d it is
 // released and its context ends with ErrMaxHold. It catches a lock that was
-// forgotten. Zero means no bound.
+// forgotten. So it is released under a function of Do, DoAll or Campaign that still runs,
+// which may meet the next holder. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) { t.maxHold = d }) }
 
 // WithWait bounds how long Acquire waits: after d it fails as if its context had
@@ -250,7 +251,9 @@ func WithRetry(least, most time.Duration) Option {
 	return lockerOption(func(c *config) { c.retryMin, c.retryMax = least, most })
 }
 
-// WithCloseTimeout bounds Close. It must be positive. The default is DefaultCloseTimeout, 2s.
+// WithCloseTimeout bounds Close, and so how long functions of Do, DoAll and Campaign may take
+// to return while their locks stay held: give more than they need, and two node timeouts. It
+// must be positive. The default is DefaultCloseTimeout, 2s.
 func WithCloseTimeout(d time.Duration) Option {
 	return lockerOption(func(c *config) { c.closeTimeout = d })
 }
@@ -341,6 +344,11 @@ func (c *config) bound(ttl time.Duration) time.Duration {
 		return 2 * c.nodeTimeout
 	}
 	return 2 * min(c.nodeTimeout, ttl/4)
+}
+
+// workTimeout is how long Close waits for functions: what it needs then for releases is left.
+func (c *config) workTimeout() time.Duration {
+	return c.closeTimeout - min(2*c.nodeTimeout, c.closeTimeout/2)
 }
 
 func (c *config) validate(nodes int) error {

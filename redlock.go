@@ -56,8 +56,9 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &core{
-		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), closing: make(chan struct{}), requests: hold.NewRequests(),
+		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), requests: hold.NewRequests(),
 	}
+	l.closing, l.shut = context.WithCancel(context.Background())
 	l.clock.WallOff(clock.WallOf(first))
 	l.recorder = newRecorder(l.clock, cfg.observers, len(nodes))
 	l.sleepers = round.NewSleepers(l.clock)
@@ -75,19 +76,19 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}
 	l.clocks = node.NewClockWatch(l.nodes, l.clock, l.busy)
 	l.presence = queue.NewPresence(queue.Config{
-		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing,
+		Process: forNodes.Process, Nodes: l.nodes, Clock: l.clock, Timeout: cfg.nodeTimeout, Closing: l.closing.Done(),
 		Watch: l.clocks.Start, Leave: l.leaveLine, GiveBack: l.giveBackGrant, Asked: l.requests.Hear,
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
 		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
-		Closing: l.closing, Door: &attemptEvents{l},
+		Closing: l.closing.Done(), Door: &attemptEvents{l},
 	})
 	l.keeper = hold.NewKeeper(hold.Config{
 		Acquirer: l.acquirer, Requests: l.requests, Watch: l.clocks.Start, Door: &holdEvents{l},
 		Causes: hold.Causes{hold.Released: ErrReleased, hold.MaxHeld: ErrMaxHold, hold.Closed: ErrClosed, hold.Lapsed: errLapsed},
 	})
-	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Go: l.looks.Go, Closing: l.closing})
+	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Go: l.looks.Go, Closing: l.closing.Done()})
 	for _, n := range l.nodes {
 		go n.Write()
 	}
@@ -246,11 +247,14 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 
 // Do runs fn while holding resource, which is acquired as by Acquire and
 // released when fn returns or panics. Where Acquire fails, Do returns its error
-// and fn is not called. fn's context is cancelled when ctx is, and
-// when the lock is lost, with the loss as its cause; it carries the fencing
-// token. Do returns fn's error, joined with the loss if validity ended before fn
-// returned. fn may release by itself; a release that no quorum confirmed is an
-// event, not Do's error. With WithMinHold the lock outlives fn.
+// and fn is not called. fn's context is cancelled when ctx is, when Close begins, with
+// ErrClosed as its cause, and when the lock is lost, with the loss as its cause; it carries
+// the fencing token. The lock stays held until fn has returned: after ctx's end for as long
+// as that takes, and in Close for WithCloseTimeout.
+//
+// Do returns fn's error, joined with the loss if validity ended before fn returned, and with
+// ErrClosed if Close had begun before fn failed. fn may release by itself; a release that no
+// quorum confirmed is an event, not Do's error. With WithMinHold the lock outlives fn.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", fault.Printable(resource), ErrInvalidOption)
@@ -276,19 +280,32 @@ type holding interface {
 	Context() context.Context
 	Release(ctx context.Context) error
 	carry(ctx context.Context) context.Context
+	work(by int32)
 }
 
 // run runs fn while h is held, and releases it when fn returns or panics, but not
-// before the time that is given. The loss is why it had ended before fn returned;
-// nil: it had not, or fn released it.
+// before the time that is given. The loss is why it had ended before fn returned, or
+// ErrClosed if fn failed when Close had begun; nil: it had not, or fn released it.
 func (l *core) run(ctx context.Context, h holding, kept clock.Instant, fn func(ctx context.Context) error) (err, loss error) {
-	defer l.releaseAt(ctx, h, kept)
+	if !l.acquirer.Enter() { // Close has begun since h was granted, and no longer waits for fn
+		_ = h.Release(ctx)
+		return nil, ErrClosed
+	}
+	l.work.Add(1)
+	h.work(1)
+	l.acquirer.Settled()
+	defer l.work.Done()
+	defer func() { h.work(-1); l.releaseAt(ctx, h, kept) }()
 	inner, cancel := context.WithCancelCause(h.carry(ctx))
 	stop := context.AfterFunc(h.Context(), func() { cancel(h.Err()) })
-	defer func() { stop(); cancel(nil) }()
+	stay := context.AfterFunc(l.closing, func() { cancel(ErrClosed) })
+	defer func() { stop(); stay(); cancel(nil) }()
 	err = fn(inner)
 	if loss = h.Err(); errors.Is(loss, ErrReleased) {
 		loss = nil
+	}
+	if loss == nil && err != nil && l.closing.Err() != nil {
+		loss = ErrClosed
 	}
 	return err, loss
 }
@@ -327,30 +344,32 @@ func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
 }
 
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
-// that wait end with ErrClosed, and so does every later one. Clients given to New
-// stay open. A node that does not take a release, of a lock that is held or of one
+// that wait end with ErrClosed, and so does every later one. Functions of Do, TryDo, DoAll
+// and Campaign are asked to return, by their contexts; what they hold stays held and is
+// released when they have. Close waits for them, for WithCloseTimeout less two node timeouts
+// or half of it; then it releases what they hold all the same. A function that calls Close
+// itself has it wait that long. Clients given to New stay open. A node that does not take a release, of a lock that is held or of one
 // that ended before, is tried again until the close timeout. So where a node is down
 // that may hold something of this Locker, Close takes that long.
 //
 // It returns an error that says what was not released on which node, and why; it is
 // ErrNoQuorum if no quorum confirmed the release of a held lock, which keeps the
-// name taken for up to a lease. The Locker is closed all the same. Further calls do
+// name taken for up to a lease. It names the locks that were released before their functions
+// returned, and is context.DeadlineExceeded then. The Locker is closed all the same. Further calls do
 // nothing and return nil.
 func (l *Locker) Close() error {
 	if l.acquirer.Close() {
 		return nil
 	}
-	close(l.closing)
-	deadline := l.clock.NewTimer(l.cfg.closeTimeout)
+	l.shut()
+	deadline, working := l.clock.NewTimer(l.cfg.closeTimeout), l.clock.NewTimer(l.cfg.workTimeout())
 	defer deadline.Stop()
+	defer working.Stop()
 	began := l.clock.Now()
 	until := began.Add(l.cfg.closeTimeout)
 	bounded(deadline, l.acquirer.Await) // what they took, they hold or roll back
 	l.queue.LeaveAll(l.acquirer.Releases.LeaveAs, func(key string, place int64) { l.acquirer.Releases.LeaveShared(key, place, l.nodes) })
-	var unconfirmed error
-	if held, failed, first := l.keeper.Close(until); failed > 0 {
-		unconfirmed = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", failed, held, first)
-	}
+	unconfirmed := l.unconfirmed(l.keeper.Close(until, func() { bounded(working, l.work.Wait) }))
 	l.clocks.Close()
 	l.presence.Close()
 	for _, n := range l.nodes {

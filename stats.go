@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/dispatch"
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/hold"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -291,15 +293,23 @@ func (e *unreleasedError) Error() string {
 			b.WriteString(";")
 		}
 		fmt.Fprintf(&b, " on node %d (%s)", u.node, u.name)
-		for k, name := range u.names[:min(len(u.names), mostNamed)] {
-			b.WriteString([]string{": ", ", "}[min(k, 1)] + fault.Printable(name))
-		}
-		if more := len(u.names) - mostNamed; more > 0 {
-			fmt.Fprintf(&b, " and %d more", more)
-		}
+		b.WriteString(": " + listed(u.names))
 		fmt.Fprintf(&b, ": %s; blocked there for up to %v", fault.Unnamed(u.cause.Error()), max(u.left, time.Second).Round(time.Second))
 	}
 	return b.String()
+}
+
+// listed are names in a message, the first of them.
+func listed(names []string) string {
+	first := make([]string, min(len(names), mostNamed))
+	for i := range first {
+		first[i] = fault.Printable(names[i])
+	}
+	text := strings.Join(first, ", ")
+	if more := len(names) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Unwrap returns the causes.
@@ -309,6 +319,19 @@ func (e *unreleasedError) Unwrap() []error {
 		causes[i] = u.cause
 	}
 	return causes
+}
+
+// unconfirmed is what Close says of the holds that it ended; nil: nothing.
+func (l *Locker) unconfirmed(c hold.Closing) error {
+	var under, failed error
+	if len(c.Worked) > 0 {
+		names := slices.Compact(slices.Sorted(slices.Values(c.Worked)))
+		under = fault.Errorf("redlock: close: released before their functions returned: %s: %w", listed(names), fault.WaitedError(l.cfg.workTimeout()))
+	}
+	if c.Failed > 0 {
+		failed = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", c.Failed, c.Held, c.First)
+	}
+	return errors.Join(under, failed)
 }
 
 // unreleased is what is left on the nodes; nil: nothing. A key whose lease is over

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -40,6 +41,7 @@ type Hold struct {
 	Leads    bool            // observers are told its token
 	Revoked  chan struct{}   // closed once it was asked for; nil: it can't be
 	Since    clock.Instant   // when it was known to be held
+	Working  atomic.Int32    // functions that run under it: Close waits for them
 	keeper   *Keeper
 
 	mu       sync.Mutex // guards the fields below

@@ -50,7 +50,7 @@ func begin(t *testing.T, holds int, terms Terms) (*Keeper, *told, []*Hold) {
 		Requests: NewRequests(), Watch: func() {}, Door: door,
 		Causes: Causes{errors.New("released"), errors.New("held too long"), errors.New("closed"), errors.New("lapsed")},
 	})
-	t.Cleanup(func() { k.Close(c.Now()); k.Await() })
+	t.Cleanup(func() { k.Close(c.Now(), func() {}); k.Await() })
 	terms.Resource, terms.TTL = "r", 10*time.Second
 	held := make([]*Hold, holds)
 	for i := range held {

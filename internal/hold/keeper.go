@@ -430,30 +430,49 @@ func (k *Keeper) Extend(ctx context.Context, holds []*Hold, ttl time.Duration) e
 	return cmp.Or(errs...)
 }
 
-// Close ends every hold, keeps none from now on, and waits for the releases until then. It
-// returns how many there were, how many were not confirmed, and the error of the first.
-func (k *Keeper) Close(until clock.Instant) (held, failed int, first error) {
+// Closing is what became of the holds that Close ended.
+type Closing struct {
+	Held, Failed int      // how many there were, and of how many the release was not confirmed
+	First        error    // of those, why
+	Worked       []string // the names of those under which a function still ran
+}
+
+// Close ends every hold, and waits for the releases until then: at first those under which
+// no function runs, the others once returned comes back. It keeps none from then on.
+func (k *Keeper) Close(until clock.Instant, returned func()) (c Closing) {
+	c.leave(slices.DeleteFunc(k.held(), (*Hold).worked), until)
+	returned()
 	k.mu.Lock()
 	k.stopped = true
 	if k.timer != nil {
 		k.timer.Stop()
 	}
 	k.mu.Unlock()
-	holds := k.held()
+	c.leave(k.held(), until)
+	return c
+}
+
+// worked tells whether a function runs under the hold.
+func (h *Hold) worked() bool { return h.Working.Load() > 0 }
+
+// leave ends holds of one Keeper, and waits for their releases until then.
+func (c *Closing) leave(holds []*Hold, until clock.Instant) {
 	releases := make([]Release, len(holds))
 	for i, h := range holds {
-		releases[i], _ = h.Leave(Closed, true)
+		if releases[i], _ = h.Leave(Closed, true); h.worked() {
+			c.Worked = append(c.Worked, h.Resource)
+		}
 	}
+	c.Held += len(holds)
 	for _, r := range releases {
 		if !r.Sent() {
 			continue
 		}
-		if err := r.ConfirmWithin(max(until.Sub(k.clock.Now()), 0)); err != nil {
-			failed++
-			first = cmp.Or(first, err)
+		if err := r.ConfirmWithin(max(until.Sub(r.hold.keeper.clock.Now()), 0)); err != nil {
+			c.Failed++
+			c.First = cmp.Or(c.First, err)
 		}
 	}
-	return len(holds), failed, first
 }
 
 // Await returns when no renewal is under way.
