@@ -57,7 +57,8 @@ func (l *Locker) TryAcquireAll(ctx context.Context, resources []string, opts ...
 // as by AcquireAll and released when fn returns or panics. The context of fn is cancelled
 // when ctx is, when Close begins, and when one of the names is lost, with the loss as its
 // cause. It carries the fencing token of each name. The names stay held until fn has
-// returned, in Close for WithCloseTimeout. With WithMinHold the locks outlive fn.
+// returned, in Close for WithCloseTimeout. Errors are as of Do. With WithMinHold the locks
+// outlive fn.
 func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx context.Context, locks *MultiLock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", setLabel(len(resources)), ErrInvalidOption)
@@ -71,10 +72,7 @@ func (l *Locker) DoAll(ctx context.Context, resources []string, fn func(ctx cont
 		return err
 	}
 	err, loss := l.run(ctx, m, c.terms.kept(l.clock), func(ctx context.Context) error { return fn(ctx, m) })
-	if loss != nil {
-		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", m.label(), loss))
-	}
-	return err
+	return outcome(ctx, "do", m.label(), err, loss)
 }
 
 // setCall is one call that wants a set. But for the first, its slices are in the order

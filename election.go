@@ -30,10 +30,10 @@ import (
 // of the lock, and let the resource refuse a smaller one than the largest it has seen.
 // Nothing less excludes a leader that was paused.
 //
-// When ctx ends, Campaign returns as soon as lead has: with lead's error, joined with the
-// loss if the leadership was lost before. If it ends while Campaign waits in line, it
-// returns Acquire's error, and leaves nothing on any node. Where the Locker is closed
-// meanwhile, the error is ErrClosed joined with lead's. A panic of lead resigns and goes
+// When ctx ends, Campaign returns as soon as lead has: with lead's error, and the loss if
+// the leadership was lost before. If it ends while Campaign waits in line, it returns
+// Acquire's error, and leaves nothing on any node. Where the Locker is closed meanwhile, the
+// error is ErrClosed with lead's, and no context.Canceled, as of Do. A panic of lead resigns and goes
 // on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared,
 // WithLimit and WithMinHold are refused with ErrInvalidOption.
 //
@@ -71,7 +71,7 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 		case loss == nil:
 			return err
 		case ctx.Err() != nil || errors.Is(loss, ErrClosed):
-			return errors.Join(err, fault.Errorf("redlock: campaign %s: %w", fault.Printable(election), loss))
+			return outcome(ctx, "campaign", election, err, loss)
 		}
 	}
 }

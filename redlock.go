@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,9 +253,11 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 // the fencing token. The lock stays held until fn has returned: after ctx's end for as long
 // as that takes, and in Close for WithCloseTimeout.
 //
-// Do returns fn's error, joined with the loss if validity ended before fn returned, and with
-// ErrClosed if Close had begun before fn failed. fn may release by itself; a release that no
-// quorum confirmed is an event, not Do's error. With WithMinHold the lock outlives fn.
+// Do returns fn's error; with the loss if validity ended before fn returned, and with
+// ErrClosed if Close had begun before fn failed. While ctx goes on, errors.Is finds no
+// context.Canceled in such an error: a loss does not look like a shutdown. fn may release by
+// itself; a release that no quorum confirmed is an event, not Do's error. With WithMinHold
+// the lock outlives fn.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", fault.Printable(resource), ErrInvalidOption)
@@ -268,10 +271,23 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 		return err
 	}
 	err, loss := l.run(ctx, lock, t.kept(l.clock), func(ctx context.Context) error { return fn(ctx, lock) })
-	if loss != nil {
-		err = errors.Join(err, fault.Errorf("redlock: do %s: %w", fault.Printable(resource), loss))
+	return outcome(ctx, "do", resource, err, loss)
+}
+
+// outcome is the error of a call whose function returned err, in one line; loss is run's.
+// Work that returns its context's error must not hide a loss behind a context.Canceled, by
+// which callers know that they were asked to end themselves.
+func outcome(ctx context.Context, op, label string, err, loss error) error {
+	if loss == nil {
+		return err
 	}
-	return err
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), loss) {
+		err = fault.Uncancelled(err)
+	}
+	if err == nil || errors.Is(err, loss) { // fn says it by itself
+		return fault.Errorf("redlock: %s %s: %w", op, fault.Printable(label), cmp.Or(err, loss))
+	}
+	return fault.Errorf("redlock: %s %s: %w: %w", op, fault.Printable(label), loss, err)
 }
 
 // holding is what Do has: a lock, or a set of them.

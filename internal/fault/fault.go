@@ -91,6 +91,27 @@ func (o once) Error() string { return strings.ReplaceAll(o.err.Error(), o.said, 
 // Unwrap returns the error as it is.
 func (o once) Unwrap() error { return o.err }
 
+// Uncancelled is err without its context.Canceled, for errors.Is, and nil for that alone: work
+// was cancelled for what its caller says, and the caller's own context goes on.
+func Uncancelled(err error) error {
+	if err == nil || err == context.Canceled { //nolint:errorlint // what wraps it says more
+		return nil
+	}
+	return uncancelled{err}
+}
+
+// uncancelled has no Unwrap, which would show the cancellation.
+type uncancelled struct{ err error }
+
+func (u uncancelled) Error() string { return u.err.Error() }
+
+//nolint:errorlint // Canceled is compared with the target itself
+func (u uncancelled) Is(target error) bool {
+	return target != context.Canceled && errors.Is(u.err, target)
+}
+
+func (u uncancelled) As(target any) bool { return errors.As(u.err, target) }
+
 // WaitedError is the cause of a context that a bound on a wait ended: no caller set a deadline
 // that its message could speak of.
 type WaitedError time.Duration
