@@ -36,6 +36,7 @@ func TestTheCallsOfTheCheatSheetWork(t *testing.T) {
 		must(t, locker.Do(ctx, "orders/42", work))
 		released(locker.Acquire(ctx, "orders/42"))
 		released(locker.Acquire(ctx, "orders/42", redlock.WithWait(5*time.Second)))
+		must(t, locker.TryDo(ctx, "orders/42", work))
 		released(locker.TryAcquire(ctx, "orders/42"))
 		released(locker.Acquire(ctx, "data", redlock.WithShared()))
 		released(locker.Acquire(ctx, "render", redlock.WithLimit(3)))

@@ -14,7 +14,7 @@ import (
 
 // works are the calls that run a function under "orders/42".
 var works = map[string]job{
-	"Do": jobs["Do"], "DoAll": jobs["DoAll"],
+	"Do": jobs["Do"], "TryDo": jobs["TryDo"], "DoAll": jobs["DoAll"],
 	"Campaign": func(ctx context.Context, l *redlock.Locker, work func(context.Context) error, opts ...redlock.AcquireOption) error {
 		return l.Campaign(ctx, "orders/42", func(ctx context.Context, _ *redlock.Lock) error { return work(ctx) }, opts...)
 	},

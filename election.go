@@ -55,7 +55,7 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 	case t.limited:
 		return fault.Errorf("redlock: campaign %s: %w: WithLimit: several would lead", fault.Printable(election), ErrInvalidOption)
 	case t.minHold != 0:
-		return fault.Errorf("redlock: campaign %s: %w: WithMinHold is for Do and DoAll: a leader that resigns is followed at once", fault.Printable(election), ErrInvalidOption)
+		return fault.Errorf("redlock: campaign %s: %w: WithMinHold is for Do, TryDo and DoAll: a leader that resigns is followed at once", fault.Printable(election), ErrInvalidOption)
 	}
 	opts = append(slices.Clone(opts), acquireOption(func(t *terms) { t.leads = true }))
 	for {

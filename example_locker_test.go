@@ -209,6 +209,27 @@ func ExampleLocker_TryAcquire() {
 }
 
 // Do acquires, runs the function and releases, also after an error or a panic.
+func ExampleLocker_TryDo() {
+	nodes := fiveNodes()
+	defer nodes.Close()
+	locker, other := lockerOn(nodes), lockerOn(nodes)
+	defer locker.Close()
+	defer other.Close()
+
+	report := func(context.Context, *redlock.Lock) error {
+		fmt.Println("working")
+		return nil
+	}
+	fmt.Println(locker.TryDo(context.Background(), "nightly-report", report))
+	acquire(other, "nightly-report")
+	err := locker.TryDo(context.Background(), "nightly-report", report)
+	fmt.Println("left out:", errors.Is(err, redlock.ErrNotAcquired))
+	// Output:
+	// working
+	// <nil>
+	// left out: true
+}
+
 func ExampleLocker_Do() {
 	nodes := fiveNodes()
 	defer nodes.Close()

@@ -163,6 +163,33 @@ func TestAnEndedContextEndsTheAcquisition(t *testing.T) {
 	})
 }
 
+func TestTryDoRunsAtOnceOrNotAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		for what, holder := range map[string]*redlock.Locker{"its own Locker": l, "another": separateLocker(t, nodes)} {
+			lock := mustAcquire(t, holder, "orders/42")
+			began := time.Now()
+			err := l.TryDo(t.Context(), "orders/42", func(context.Context, *redlock.Lock) error {
+				t.Errorf("held by %s: fn was called", what)
+				return nil
+			}, redlock.WithWait(time.Minute))
+			wantError(t, "held by "+what, err, redlock.ErrNotAcquired)
+			if took := time.Since(began); took > redlock.DefaultNodeTimeout {
+				t.Errorf("held by %s: it took %v; want one attempt", what, took)
+			}
+			mustRelease(t, lock)
+			ran := false
+			must(t, l.TryDo(t.Context(), "orders/42", func(context.Context, *redlock.Lock) error { ran = true; return nil }))
+			if !ran {
+				t.Error("free: fn was not called")
+			}
+		}
+		wantError(t, "no function", l.TryDo(t.Context(), "orders/42", nil), redlock.ErrInvalidOption)
+		synctest.Wait()
+		wantNoLocks(t, nodes, "in the end")
+	})
+}
+
 // least is longer than a lease, so it takes renewals.
 const least = 25 * time.Second
 
@@ -175,6 +202,9 @@ type job func(ctx context.Context, l *redlock.Locker, work func(ctx context.Cont
 var jobs = map[string]job{
 	"Do": func(ctx context.Context, l *redlock.Locker, work func(context.Context) error, opts ...redlock.AcquireOption) error {
 		return l.Do(ctx, "orders/42", func(ctx context.Context, _ *redlock.Lock) error { return work(ctx) }, opts...)
+	},
+	"TryDo": func(ctx context.Context, l *redlock.Locker, work func(context.Context) error, opts ...redlock.AcquireOption) error {
+		return l.TryDo(ctx, "orders/42", func(ctx context.Context, _ *redlock.Lock) error { return work(ctx) }, opts...)
 	},
 	"DoAll": func(ctx context.Context, l *redlock.Locker, work func(context.Context) error, opts ...redlock.AcquireOption) error {
 		return l.DoAll(ctx, []string{"orders/42", "stock/1"}, func(ctx context.Context, _ *redlock.MultiLock) error { return work(ctx) }, opts...)

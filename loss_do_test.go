@@ -45,7 +45,7 @@ func TestALossDoesNotLookLikeAShutdown(t *testing.T) {
 		},
 		"nothing": {says: func(context.Context) error { return nil }},
 	} {
-		for _, name := range []string{"Do", "DoAll", "Do inside a hold"} {
+		for _, name := range []string{"Do", "TryDo", "DoAll", "Do inside a hold"} {
 			for _, goesOn := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
 					l, nodes := newLocker(t, 3)

@@ -197,7 +197,7 @@ func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) 
 
 // WithWait bounds how long Acquire waits: after d it fails as if its context had
 // ended then, with context.DeadlineExceeded joined with what the nodes last said.
-// Zero means no bound but the context. TryAcquire never waits.
+// Zero means no bound but the context. TryAcquire and TryDo never wait.
 func WithWait(d time.Duration) LockOption { return lockOption(func(t *terms) { t.wait = d }) }
 
 // WithBarging takes the lock past those who wait for it, if it is free: for an
@@ -461,5 +461,5 @@ func (t *terms) releasedByHand() error {
 	if t.minHold == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: WithMinHold is for Do and DoAll: Release ends a hold at once", ErrInvalidOption)
+	return fmt.Errorf("%w: WithMinHold is for Do, TryDo and DoAll: Release ends a hold at once", ErrInvalidOption)
 }

@@ -259,6 +259,18 @@ func (l *Locker) acquire(ctx context.Context, resource, key string, wait bool, t
 // itself; a release that no quorum confirmed is an event, not Do's error. With WithMinHold
 // the lock outlives fn.
 func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	return l.do(ctx, resource, fn, opts, true)
+}
+
+// TryDo is Do with one attempt, as TryAcquire makes it: where another holds resource, it
+// returns ErrNotAcquired at once, and fn is not called. fn's context ends with ctx and with
+// the lock, unlike Lock.Context, which does not end with ctx.
+func (l *Locker) TryDo(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	return l.do(ctx, resource, fn, opts, false)
+}
+
+// do is Do, or TryDo, which does not wait.
+func (l *Locker) do(ctx context.Context, resource string, fn func(ctx context.Context, lock *Lock) error, opts []AcquireOption, wait bool) error {
 	if fn == nil {
 		return fault.Errorf("redlock: do %s: %w: fn is nil", fault.Printable(resource), ErrInvalidOption)
 	}
@@ -266,7 +278,7 @@ func (l *Locker) Do(ctx context.Context, resource string, fn func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	lock, err := l.takeOn(ctx, resource, key, true, &t)
+	lock, err := l.takeOn(ctx, resource, key, wait, &t)
 	if err != nil {
 		return err
 	}

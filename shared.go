@@ -83,7 +83,7 @@ func (l *Lock) Slot() int {
 	return -1
 }
 
-// WithMinHold makes Do and DoAll keep the lock for at least d from when it was acquired,
+// WithMinHold makes Do, TryDo and DoAll keep the lock for at least d from when it was acquired,
 // though fn returns earlier. It is for a short job that several machines begin at the
 // same time by clocks that differ: a latecomer finds the name taken, and leaves the
 // job out. So d is longer than the clocks are apart, and shorter than the job's period.
