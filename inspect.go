@@ -91,13 +91,13 @@ func (i Inspection) Sharers() []Sharer {
 }
 
 // Inspect asks every node who holds resource there, alone or beside others, in up to seven
-// round trips, until ctx is done. Each is bounded by the node timeout, and by any timeouts of
-// the clients' own: the first without a reply is a node's last. Of a client that is none of
-// go-redis's own all are bounded together, by seven node timeouts. It changes nothing. A node
-// that did not answer by then has Err set, to ctx's cause where that ended it. Inspect itself
-// fails only for a bad resource (ErrInvalidResource), a closed Locker (ErrClosed), or, with
-// *QuorumError and ErrNoQuorum, when fewer than a quorum answered; what was learned is returned
-// all the same.
+// round trips, until ctx is done. Each is bounded by the node timeout, by four where a connection
+// has to come up, and by any timeouts of the clients' own: the first without a reply is a
+// node's last. Of a client that is none of go-redis's own all are bounded together, by seven
+// node timeouts. It changes nothing. A node that did not answer by then has Err set, to ctx's
+// cause where that ended it. Inspect itself fails only for a bad resource (ErrInvalidResource),
+// a closed Locker (ErrClosed), or, with *QuorumError and ErrNoQuorum, when fewer than a quorum
+// answered; what was learned is returned all the same.
 func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, error) {
 	_, key, err := l.request("inspect", resource, nil)
 	if err != nil {

@@ -368,8 +368,10 @@ func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
 		rest        string
 		least, most time.Duration // that is left of the lease
 	}{
-		{sigHUP, "9s", 5 * time.Second, 9 * time.Second}, {sigINT, "25s", 15 * time.Second, 25 * time.Second},
-		{sigQUIT, "1000s", 20 * time.Second, 30 * time.Second}, {sigTERM, "25s", 15 * time.Second, 25 * time.Second},
+		{sigHUP, "9s", 5 * time.Second, 9 * time.Second},
+		{sigINT, "25s", 15 * time.Second, 25 * time.Second},
+		{sigQUIT, "1000s", 20 * time.Second, 30 * time.Second},
+		{sigTERM, "25s", 15 * time.Second, 25 * time.Second},
 	} {
 		key := "k" + strconv.Itoa(i)
 		p := launch(t, nodes, "--json", "--ttl", "4s", "--hold-at-least", c.rest, key, "sh", "-c", "echo $$ ready; exit 5")
