@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -378,11 +379,15 @@ func TestDefectALateSignalIsLostOrHitsAnother(t *testing.T) {
 		p.outlives(t)
 		p.signal(t, c.signal)
 		p.wait(t).want(t, 5, `"event":"ended"`, `"status":5`)
+		var lefts []time.Duration
 		for _, s := range servers {
 			left, err := s.Client().PTTL(t.Context(), key).Result()
-			if must(t, err); left < c.least || left > c.most {
-				t.Errorf("%v: got %v left of the lease; want %v to %v", c.signal, left, c.least, c.most)
-			}
+			must(t, err)
+			lefts = append(lefts, left)
+		}
+		slices.Sort(lefts) // two of three: the end waits for no more
+		if lefts[1] < c.least || lefts[2] > c.most {
+			t.Errorf("%v: got %v left of the leases; want %v to %v on a quorum", c.signal, lefts, c.least, c.most)
 		}
 		execute(t, nodes, "-n", key, "true").want(t, 75)
 	}

@@ -89,16 +89,10 @@ func (d *watchdog) start() {
 		return
 	}
 	defer r.Close()
-	// Not this program's stdout: a pipe's reader would wait for the watchdog's end.
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		_ = w.Close()
-		return
-	}
-	defer null.Close()
 	p, err := os.StartProcess(d.self, []string{watchdogName, strconv.Itoa(os.Getpid()), d.mark}, &os.ProcAttr{
-		// None of our environment: it may have passwords, and the mark of an outer exec.
-		Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+		// None of our environment: it may have passwords, and the mark of an outer exec. Nor of
+		// stdout and stderr, whose readers would wait for its end: the runtime opens /dev/null.
+		Env: []string{"GOMAXPROCS=1"}, Files: []*os.File{r, nil, nil}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		_ = w.Close()
