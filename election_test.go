@@ -107,7 +107,7 @@ func campaigns(t *testing.T, l *redlock.Locker, value string) *candidate {
 
 func TestObserversAreToldOfEveryLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5, redlock.WithHolder("x/"))
+		l, nodes := newLocker(t, 5, redlock.WithHolder("x"))
 		other, third := separateLocker(t, nodes), separateLocker(t, nodes)
 		warm(t, l)
 		told := observes(t, third)
@@ -142,11 +142,11 @@ func TestObserversAreToldOfEveryLeader(t *testing.T) {
 // What a lock without a campaign shows comes by looks only, and no token with it.
 func TestObserversFindWhoDoesNotTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithHolder("host-7/"))
+		l, nodes := newLocker(t, 3, redlock.WithHolder("host-7"))
 		told := observes(t, separateLocker(t, nodes))
 		wantVacant(t, isTold(t, told, time.Second))
 		lock := mustAcquire(t, l, "jobs")
-		wantLeader(t, isTold(t, told, 1100*time.Millisecond), "host-7/", 0)
+		wantLeader(t, isTold(t, told, 1100*time.Millisecond), "host-7", 0)
 		mustRelease(t, lock)
 		wantVacant(t, isTold(t, told, 1100*time.Millisecond))
 	})

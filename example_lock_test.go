@@ -277,7 +277,7 @@ func ExampleLock_Slot() {
 func ExampleInspection_Slots() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithHolder("exporter/"))
+	locker := lockerOn(nodes, redlock.WithHolder("exporter"))
 	defer locker.Close()
 	ctx := context.Background()
 	if _, err := locker.Acquire(ctx, "exports", redlock.WithLimit(1)); err != nil {
@@ -341,7 +341,7 @@ func ExampleLock_Shared() {
 func ExampleInspection_Sharers() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithHolder("reader/"))
+	locker := lockerOn(nodes, redlock.WithHolder("reader"))
 	defer locker.Close()
 	ctx := context.Background()
 	for range 2 {

@@ -253,7 +253,7 @@ func ExampleLocker_Do() {
 func ExampleLocker_Inspect() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithHolder("host-7/"))
+	locker := lockerOn(nodes, redlock.WithHolder("host-7"))
 	defer locker.Close()
 	nodes.Node(4).Stop()
 	acquire(locker, "orders/42")

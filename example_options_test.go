@@ -275,7 +275,7 @@ func ExampleWithPrefix() {
 func ExampleWithHolder() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithHolder("host-7/billing/"))
+	locker := lockerOn(nodes, redlock.WithHolder("host-7/billing"))
 	defer locker.Close()
 
 	acquire(locker, "orders/42")
@@ -292,7 +292,7 @@ func ExampleWithHolder() {
 func ExampleWithValue() {
 	nodes := fiveNodes()
 	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithHolder("host-7/"))
+	locker := lockerOn(nodes, redlock.WithHolder("host-7"))
 	defer locker.Close()
 
 	lock, err := locker.TryAcquire(context.Background(), "orders/42", redlock.WithValue("10.0.0.7:8080"))

@@ -190,8 +190,8 @@ func ownersOf(sharers []redlock.Sharer) []string {
 // quorum; who is on a minority only is shown there, and who has ended nowhere.
 func TestInspectShowsWhoShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithHolder("first/"))
-		second := lockerOver(t, nodes, redlock.WithHolder("second/"))
+		l, nodes := newLocker(t, 3, redlock.WithHolder("first"))
+		second := lockerOver(t, nodes, redlock.WithHolder("second"))
 		fixed := redlock.WithFixedLease()
 		lock := shares(t, l, fixed, redlock.WithTTL(5*time.Second))
 		shares(t, second, fixed, redlock.WithTTL(20*time.Second))

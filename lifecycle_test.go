@@ -291,7 +291,7 @@ func TestObserversAreToldOnce(t *testing.T) {
 
 func TestInspectTellsWhatTheNodesSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 5, redlock.WithHolder("billing/"), redlock.WithPrefix("locks:"))
+		l, nodes := newLocker(t, 5, redlock.WithHolder("billing"), redlock.WithPrefix("locks:"))
 		lock := mustAcquire(t, l, "orders/42")
 		synctest.Wait()
 		nodes.Node(0).Stop()

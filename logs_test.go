@@ -196,7 +196,7 @@ func TestTheLogHasNoPasswordAndNoOwnerValue(t *testing.T) {
 			n.Miniredis().RequireUserAuth("app", "another")
 		}
 	}
-	l, err := redlock.Open(t.Context(), urls, log.option(slog.LevelDebug), redlock.WithHolder("billing/"), redlock.WithNodeTimeout(2*time.Second))
+	l, err := redlock.Open(t.Context(), urls, log.option(slog.LevelDebug), redlock.WithHolder("billing"), redlock.WithNodeTimeout(2*time.Second))
 	must(t, err)
 	lock := mustAcquire(t, l, "orders/42")
 	in, err := l.Inspect(t.Context(), "orders/42")

@@ -263,9 +263,9 @@ func WithCloseTimeout(d time.Duration) Option {
 // bytes, and may not begin with "redlock:".
 func WithPrefix(prefix string) Option { return lockerOption(func(c *config) { c.prefix = prefix }) }
 
-// WithHolder puts a label before the random part of every owner value, so that
-// Inspect and redis-cli show who holds a lock: at most 256 bytes of printable
-// text. It decides nothing; two Lockers may have the same.
+// WithHolder puts a label and a slash before the random part of every owner value, so that
+// Inspect and redis-cli show who holds a lock: at most 256 bytes of printable text. Observe
+// yields it without the slash. It decides nothing; two Lockers may have the same.
 func WithHolder(label string) Option { return lockerOption(func(c *config) { c.holder = label }) }
 
 // WithNodeNames names the nodes, in the order given to New or Open. A node's
@@ -367,7 +367,6 @@ func (c *config) validate(nodes int) error {
 	wrong(c.provided && c.credentials == nil, "WithCredentials: give a function")
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
-	wrong(lua.ReadsAsMarked(c.holder), "WithHolder: it ends as the mark of WithRevocation does: put something behind it")
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)

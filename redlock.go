@@ -16,6 +16,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/hold"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/observe"
@@ -82,7 +83,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	}, l.queue)
 	l.acquirer = acquire.New(acquire.Config{
 		Nodes: l.nodes, Clock: l.clock, Hints: hints, Tracker: l.tracker, Queue: l.queue, Presence: l.presence, Sleepers: l.sleepers, Chance: cfg.chance,
-		Holder: cfg.holder, TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
+		Holder: lua.HolderLabel(cfg.holder), TTL: cfg.ttl, Timeout: cfg.nodeTimeout, Bound: l.cfg.bound, Drift: cfg.drift, RetryMin: cfg.retryMin, RetryMax: cfg.retryMax,
 		Closing: l.closing.Done(), Door: &attemptEvents{l},
 	})
 	l.keeper = hold.NewKeeper(hold.Config{

@@ -302,8 +302,8 @@ func shownValue(t *testing.T, l *redlock.Locker) string {
 // release, and a place in line that another goroutine had taken, and left.
 func TestAHoldShowsItsOwnValueHoweverItWasComeBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithHolder("web/"))
-		other := separateLocker(t, nodes, redlock.WithHolder("db/"))
+		l, nodes := newLocker(t, 3, redlock.WithHolder("web"))
+		other := separateLocker(t, nodes, redlock.WithHolder("db"))
 		rnd := rand.New(rand.NewPCG(1, 2))
 		var all sync.WaitGroup
 		for i := range 60 {

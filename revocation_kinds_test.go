@@ -113,7 +113,7 @@ func TestASetThatWaitsGivesBackWhatIsAskedFor(t *testing.T) {
 
 func TestCampaignsCanBeAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithHolder("web/"))
+		l, nodes := newLocker(t, 3, redlock.WithHolder("web"))
 		other := separateLocker(t, nodes)
 		told := observes(t, other)
 		wantVacant(t, isTold(t, told, time.Second))
@@ -149,7 +149,7 @@ func TestTheMarkIsNotShown(t *testing.T) {
 		mustRelease(t, first)
 		for i, next := range line {
 			lock := got(t, next).Lock
-			if got, want := shownValue(t, other), strings.Repeat("h", 200)+value+"#56#"; got != want {
+			if got, want := shownValue(t, other), strings.Repeat("h", 200)+"/"+value+"#56#"; got != want {
 				t.Errorf("hold %d: got %q; want %q", i, got, want)
 			}
 			in, err := other.Inspect(t.Context(), "orders/42")
@@ -171,13 +171,18 @@ func TestTheMarkIsNotShown(t *testing.T) {
 		shared := mustAcquire(t, l, "orders/42", redlock.WithShared(), redlock.WithRevocation())
 		in, err := other.Inspect(t.Context(), "orders/42")
 		must(t, err)
-		if s := in.Sharers(); len(s) != 1 || !s[0].Revocable || len(s[0].Owner) != 200+36 {
+		if s := in.Sharers(); len(s) != 1 || !s[0].Revocable || len(s[0].Owner) != 200+1+36 {
 			t.Errorf("got the sharers %+v; want one, without the mark", s)
 		}
 		mustRelease(t, shared)
 		for _, label := range []string{"a~AAAAAAAAAAAAAAAAAAAAAA~", "~AAAAAAAAAAAAAAAAAAAAAA~v#1#", "~AAAAAAAAAAAAAAAAAAAAAA~#0#"} {
-			_, err = redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder(label))
-			wantError(t, "a label that ends as the mark does: "+label, err, redlock.ErrInvalidOption)
+			plain := mustAcquire(t, separateLocker(t, nodes, redlock.WithHolder(label)), "orders/42")
+			in, err := other.Inspect(t.Context(), "orders/42")
+			must(t, err)
+			if owner, _ := in.Holder(); in.Nodes[0].Revocable || !strings.HasPrefix(owner, label+"/") {
+				t.Errorf("a label that ends as the mark does: got the owner %q, revocable %v; want the label, and no mark", owner, in.Nodes[0].Revocable)
+			}
+			mustRelease(t, plain)
 		}
 	})
 }
@@ -186,8 +191,8 @@ func TestTheMarkIsNotShown(t *testing.T) {
 // can't be asked keeps all from being asked.
 func TestHoldersOfSlotsAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, nodes := newLocker(t, 3, redlock.WithHolder("web/"))
-		other, third := separateLocker(t, nodes), separateLocker(t, nodes, redlock.WithHolder("cron/"))
+		l, nodes := newLocker(t, 3, redlock.WithHolder("web"))
+		other, third := separateLocker(t, nodes), separateLocker(t, nodes, redlock.WithHolder("cron"))
 		a := mustAcquire(t, l, "orders/42", redlock.WithLimit(3), redlock.WithRevocation(), redlock.WithValue("a"))
 		b := mustAcquire(t, l, "orders/42", redlock.WithLimit(3), redlock.WithRevocation())
 		plain := mustAcquire(t, third, "orders/42", redlock.WithLimit(3))

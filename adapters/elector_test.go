@@ -199,7 +199,7 @@ func TestAnElectorForgetsAFailureThatIsOver(t *testing.T) {
 		nodes, all := lockers(t, 1)
 		there := elector(t, all[0])
 		testkit.Must(t, there.IsLeader(t.Context()))
-		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder("here:"))
+		l, err := redlock.New(nodes.NewClients(), redlock.WithNodeNames(nodes.Names()...), redlock.WithHolder("here"))
 		testkit.Must(t, err)
 		defer func() { _ = l.Close() }()
 		intercept := func(f redlocktest.Interceptor) {

@@ -122,7 +122,7 @@ func (f *lockFlags) options() []redlock.Option {
 		host, _ := os.Hostname()
 		label = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
-	return []redlock.Option{redlock.WithTTL(f.ttl), redlock.WithHolder(label + "/")}
+	return []redlock.Option{redlock.WithTTL(f.ttl), redlock.WithHolder(label)}
 }
 
 // acquire takes the keys, and sees to it that they have most of their TTL left (lengthen).

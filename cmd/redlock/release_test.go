@@ -18,13 +18,13 @@ func TestReleaseTakesAllSlotsAwayAndTellsWhoWaits(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	var held []*redlock.Lock
 	for i, opts := range [][]redlock.AcquireOption{{redlock.WithRevocation()}, nil} {
-		l := open(t, nodes, redlock.WithHolder(fmt.Sprintf("victim%d:", i)), redlock.WithTTL(9*time.Second), redlock.WithPrefix("app/"))
+		l := open(t, nodes, redlock.WithHolder(fmt.Sprintf("victim%d", i)), redlock.WithTTL(9*time.Second), redlock.WithPrefix("app/"))
 		lock, err := l.Acquire(t.Context(), "k", append(opts, redlock.WithLimit(2))...)
 		must(t, err)
 		held = append(held, lock)
 	}
 	next := make(chan error, 1)
-	waits := open(t, nodes, redlock.WithHolder("next:"), redlock.WithTTL(9*time.Second), redlock.WithPrefix("app/"))
+	waits := open(t, nodes, redlock.WithHolder("next"), redlock.WithTTL(9*time.Second), redlock.WithPrefix("app/"))
 	go func() {
 		_, err := waits.Acquire(t.Context(), "k", redlock.WithLimit(2))
 		next <- err
@@ -41,7 +41,7 @@ func TestReleaseTakesAllSlotsAwayAndTellsWhoWaits(t *testing.T) {
 		}
 	}
 	r := run(t, nodes, "release", "app/k", "--force", "--yes", "--node-timeout", "1s")
-	r.want(t, 0, "removed", "slot 0: ", "slot 1: ", ": victim0:", ": victim1:")
+	r.want(t, 0, "removed", "slot 0: ", "slot 1: ", ": victim0/", ": victim1/")
 	if n := strings.Count(r.out, "removed"); n < 6 || strings.Contains(r.out, "~") || strings.Contains(r.out, "nothing there") {
 		t.Errorf("got %d slots removed; want two on each of three nodes, without marks:\n%s", n, r.out)
 	}
@@ -65,6 +65,6 @@ func TestReleaseTakesAllSlotsAwayAndTellsWhoWaits(t *testing.T) {
 			t.Errorf("server %d: got tombstones %q, %v; want two", i, dead, err)
 		}
 	}
-	run(t, nodes, "release", "app/k", "--force", "--yes", "--json", "--node-timeout", "1s").want(t, 0, `"slots":[{"slot":`, `"holder":"next:`, `"removed":true`)
+	run(t, nodes, "release", "app/k", "--force", "--yes", "--json", "--node-timeout", "1s").want(t, 0, `"slots":[{"slot":`, `"holder":"next/`, `"removed":true`)
 	run(t, nodes, "release", "app/k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "nothing there")
 }

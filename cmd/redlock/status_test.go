@@ -51,14 +51,14 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 	if s := status(t, nodes, "k"); s.Verdict != "free" || s.Nodes != 3 || s.Quorum != 2 || s.Held != 0 {
 		t.Errorf("nobody holds it: got %+v; want free", s)
 	}
-	lock, err := open(t, nodes, redlock.WithHolder("worker:")).Acquire(t.Context(), "k")
+	lock, err := open(t, nodes, redlock.WithHolder("worker")).Acquire(t.Context(), "k")
 	must(t, err)
 	var s shown
 	eventually(t, "held by three", func() bool {
 		s = status(t, nodes, "k")
 		return s.Held == 3
 	})
-	if s.Verdict != "held" || !strings.HasPrefix(s.Holder, "worker:") {
+	if s.Verdict != "held" || !strings.HasPrefix(s.Holder, "worker/") {
 		t.Errorf("got %+v; want it held by worker", s)
 	}
 	for _, n := range s.ByNode {
@@ -66,7 +66,7 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 			t.Errorf("got %+v; want a member that shows %s with token %d", n, s.Holder, lock.Token())
 		}
 	}
-	run(t, nodes, "status", "k", "other", "--node-timeout", "1s").want(t, 0, `"k": held 3/3`, `"other": free`, "worker:")
+	run(t, nodes, "status", "k", "other", "--node-timeout", "1s").want(t, 0, `"k": held 3/3`, `"other": free`, "worker/")
 	must(t, lock.Release(t.Context()))
 
 	for i, owner := range []string{"a", "b", "c"} {
@@ -123,7 +123,7 @@ func TestStatusShowsWhoStandsInLine(t *testing.T) {
 func TestStatusShowsWhoShares(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	for _, label := range []string{"reader:", "other:"} {
+	for _, label := range []string{"reader", "other"} {
 		if _, err := open(t, nodes, redlock.WithHolder(label)).Acquire(t.Context(), "k", redlock.WithShared()); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestStatusShowsWhoShares(t *testing.T) {
 	}
 	shares := map[string]bool{}
 	for _, who := range s.Sharers {
-		shares[strings.Split(who.Holder, ":")[0]] = true
+		shares[strings.Split(who.Holder, "/")[0]] = true
 		if want := 3; who.Holder != one && who.Nodes != want || who.Remaining <= 0 || who.Remaining > 10_000 {
 			t.Errorf("got %+v; want it on %d nodes, with what is left of a lease", who, want)
 		}
@@ -157,7 +157,7 @@ func TestStatusShowsWhoShares(t *testing.T) {
 	if len(s.Sharers) != 2 || !shares["reader"] || !shares["other"] || on < 6 {
 		t.Errorf("got %+v, %d in all; want the two, and the stray on its node only", s.Sharers, on)
 	}
-	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, `"k": shared 3/3, by 2`, "shared by 3", "SHARED BY", "reader:", "other:")
+	run(t, nodes, "status", "--node-timeout", "1s", "k").want(t, 0, `"k": shared 3/3, by 2`, "shared by 3", "SHARED BY", "reader/", "other/")
 	must(t, servers[0].Client().RPush(t.Context(), "list", "theirs").Err())
 	if n := status(t, nodes, "list").ByNode[0]; n.Shared || !strings.Contains(n.Error, "another type") {
 		t.Errorf("another program's list: got %+v; want it shown as such", n)
@@ -170,7 +170,7 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	var held []*redlock.Lock
-	for _, label := range []string{"reader:", "other:"} {
+	for _, label := range []string{"reader", "other"} {
 		lock, err := open(t, nodes, redlock.WithHolder(label), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithShared(), redlock.WithRevocation())
 		must(t, err)
 		held = append(held, lock)
@@ -179,9 +179,9 @@ func TestReleaseTakesASharedKeyAwayFromAllWhoShareIt(t *testing.T) {
 		s := status(t, nodes, "k")
 		return len(s.Sharers) == 2 && s.Sharers[0].Nodes+s.Sharers[1].Nodes == 6
 	})
-	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "reader:", "other:")
+	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "reader/", "other/")
 	r := run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s")
-	if r.want(t, 0, "removed", "reader:", "other:"); strings.Contains(r.out, "~") {
+	if r.want(t, 0, "removed", "reader/", "other/"); strings.Contains(r.out, "~") {
 		t.Errorf("got %s; want owners without the mark of WithRevocation", r.out)
 	}
 	for _, lock := range held {
@@ -426,15 +426,15 @@ func TestNodesThatRefuseWritesGiveNoVote(t *testing.T) {
 func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	lock, err := open(t, nodes, redlock.WithHolder("victim:"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithRevocation())
+	lock, err := open(t, nodes, redlock.WithHolder("victim"), redlock.WithTTL(9*time.Second)).Acquire(t.Context(), "k", redlock.WithRevocation())
 	must(t, err)
 	eventually(t, "held by three", func() bool { return status(t, nodes, "k").Held == 3 })
-	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "victim:", "--yes")
+	run(t, nodes, "release", "k", "--force", "--node-timeout", "1s").want(t, 64, "would remove", "victim/", "--yes")
 	if lock.Err() != nil || status(t, nodes, "k").Held != 3 {
 		t.Fatalf("got a lock that %v, without --yes; want it held", lock.Err())
 	}
 	r := run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s")
-	r.want(t, 0, "removed", "victim:")
+	r.want(t, 0, "removed", "victim/")
 	if got := strings.Count(r.out, "removed"); got != 3 {
 		t.Errorf("got %d nodes; want 3:\n%s", got, r.out)
 	}
@@ -444,7 +444,7 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 		if n, err := s.Client().Exists(t.Context(), "k").Result(); n != 0 || err != nil {
 			t.Errorf("server %d: got %d keys, %v; want none", i, n, err)
 		}
-		dead, err := s.Client().Keys(t.Context(), "redlock:dead:victim:*").Result()
+		dead, err := s.Client().Keys(t.Context(), "redlock:dead:victim/*").Result()
 		if len(dead) != 1 || err != nil {
 			t.Errorf("server %d: got tombstones %q, %v; want one", i, dead, err)
 		}

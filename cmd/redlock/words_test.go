@@ -71,7 +71,7 @@ func TestHelpFitsEightyColumns(t *testing.T) {
 func TestStatusAndBenchFitEightyColumns(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	holder := open(t, nodes, redlock.WithHolder("worker-17.example.net:65535/"))
+	holder := open(t, nodes, redlock.WithHolder("worker-17.example.net:65535"))
 	lock, err := holder.Acquire(t.Context(), "k", redlock.WithRevocation())
 	must(t, err)
 	eventually(t, "held by three", func() bool { return status(t, nodes, "k").Held == 3 })

@@ -37,7 +37,7 @@ func newMasters(ctx context.Context, list string) (*masters, error) {
 		}
 	}
 	for i := range 2 {
-		worker, err := connect(redlock.WithTTL(ttl), redlock.WithHolder(fmt.Sprintf("worker %d:", i+1)),
+		worker, err := connect(redlock.WithTTL(ttl), redlock.WithHolder(fmt.Sprintf("worker %d", i+1)),
 			redlock.WithCloseTimeout(2*ttl)) // what the masters that were lost may hold ends by itself meanwhile
 		if err != nil {
 			return nil, errors.Join(err, m.close())

@@ -12,6 +12,14 @@ const RandomLength = 36
 // idLength is how long a Locker's id is: the 128 bits of a UUID as unpadded base64url.
 const idLength = 22
 
+// HolderLabel is how the label of a Locker begins its owner values; nothing does if it is empty.
+func HolderLabel(label string) string {
+	if label == "" {
+		return ""
+	}
+	return label + "/"
+}
+
 // RevocationMark is the part of a revocable hold's owner value that tells which Locker to
 // ask. It stands right behind that Locker's label, before a value: older clients then read
 // the value as it is.
@@ -73,7 +81,7 @@ func ValueLabel(value string) string {
 func ValueOf(owner string) (value string, ours bool) {
 	label, value, ours := parts(owner)
 	if value == "" {
-		value = withoutMark(label)
+		value = strings.TrimSuffix(withoutMark(label), "/")
 	}
 	return value, ours
 }
@@ -98,13 +106,6 @@ func valueIn(text string) (label, value string) {
 		}
 	}
 	return text, ""
-}
-
-// ReadsAsMarked tells whether an owner value with this label of a Locker would read as
-// revocable, though it has no mark.
-func ReadsAsMarked(label string) bool {
-	before, _ := valueIn(label)
-	return EndsInMark(label) || EndsInMark(before)
 }
 
 // isRandom tells whether s, of RandomLength bytes, is a UUID of version 4.

@@ -9,16 +9,16 @@ import (
 const random = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 func TestAnOwnerValueSaysItsValue(t *testing.T) {
-	for _, holder := range []string{"", "web-1/", "#", "a#3#", "ünï "} {
+	for _, holder := range []string{"", "web-1", "web-1/", "#", "a#3#", "ünï "} {
 		for _, value := range []string{"10.0.0.7:8080", "a#1#", "#", "##", "12", "ö", holder + "x"} {
-			got, ours := lua.ValueOf(holder + lua.ValueLabel(value) + random)
+			got, ours := lua.ValueOf(lua.HolderLabel(holder) + lua.ValueLabel(value) + random)
 			if !ours || got != value {
 				t.Errorf("holder %q, value %q: got %q, %v; want the value", holder, value, got, ours)
 			}
 		}
 	}
-	for _, holder := range []string{"", "web-1/", "#", "a#x#", "a#9#", "a#-1#"} {
-		if got, ours := lua.ValueOf(holder + lua.ValueLabel("") + random); !ours || got != holder {
+	for _, holder := range []string{"", "web-1", "web-1/", "#", "a#x#", "a#9#", "a#-1#", "a#1#", "v#1#", "~AbCdEfGhIjKlMnOpQr_-09~", "~AbCdEfGhIjKlMnOpQr_-09~v#1#"} {
+		if got, ours := lua.ValueOf(lua.HolderLabel(holder) + random); !ours || got != holder {
 			t.Errorf("holder %q, no value: got %q, %v; want the label", holder, got, ours)
 		}
 	}
@@ -38,7 +38,8 @@ func TestWhatEndsOtherwiseIsNoOwnerValue(t *testing.T) {
 func TestAMarkSaysWhomToAsk(t *testing.T) {
 	const id = "AbCdEfGhIjKlMnOpQr_-09"
 	mark := lua.RevocationMark(id)
-	for _, holder := range []string{"", "web-1/", "~", "a~b~", "x#1", "~" + id} {
+	for _, label := range []string{"", "web-1", "~", "a~b~", "x#1", "~" + id, "a" + mark, mark + "v#1#", mark + "#0#"} {
+		holder := lua.HolderLabel(label)
 		for _, value := range []string{"", "10.0.0.7:8080", "~", mark, "a" + mark} {
 			plain := holder + lua.ValueLabel(value) + random
 			owner := holder + mark + lua.ValueLabel(value) + random

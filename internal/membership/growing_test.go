@@ -285,7 +285,7 @@ func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 		old := func(label string) *redlock.Locker {
 			return locktest.LockerWith(t, y.clients[:2], redlock.WithNodeNames(y.names[:2]...), redlock.WithHolder(label))
 		}
-		holder, short, idle := old("holder/"), old("short:"), old("idle")
+		holder, short, idle := old("holder"), old("short"), old("idle")
 		heldBy(t, holder, 1)
 		use := func(l *redlock.Locker) { testkit.Must(t, locktest.MustAcquire(t, l, "order").Release(t.Context())) }
 		use(short)

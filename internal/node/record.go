@@ -276,7 +276,7 @@ func (n *writer) sign(ctx context.Context, tx *redis.Tx, o membership.Observatio
 	// asked once a minute.
 	n.signed = n.Clock.Early()
 	host, _ := os.Hostname()
-	slot, sign := o.Sign(cmp.Or(strings.TrimRight(n.Cfg.Holder, ":/"), fmt.Sprintf("%s:%d", host, os.Getpid())))
+	slot, sign := o.Sign(cmp.Or(n.Cfg.Holder, fmt.Sprintf("%s:%d", host, os.Getpid())))
 	ctx = context.WithoutCancel(ctx) // as in LoadVoting
 	_, _ = tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, lua.StragglersKey, slot, sign)
