@@ -1,8 +1,8 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 
@@ -33,9 +33,9 @@ import (
 // When ctx ends, Campaign returns as soon as lead has: with lead's error, and the loss if
 // the leadership was lost before. If it ends while Campaign waits in line, it returns
 // Acquire's error, and leaves nothing on any node. Where the Locker is closed meanwhile, the
-// error is ErrClosed with lead's, and no context.Canceled, as of Do. A panic of lead resigns and goes
-// on. Other errors are Acquire's; with WithWait, each wait is bounded. WithShared,
-// WithLimit and WithMinHold are refused with ErrInvalidOption.
+// error is ErrClosed with lead's, as of Do. A panic of lead resigns and goes on. Other errors
+// are Acquire's; with WithWait, each wait is bounded. WithShared, WithLimit and WithMinHold
+// are refused with ErrInvalidOption.
 //
 // A reign is a whole turn (WithTurns): two calls of one Locker do not pass the lead between
 // them while candidates of other Lockers wait.
@@ -64,14 +64,11 @@ func (l *Locker) Campaign(ctx context.Context, election string, lead func(ctx co
 			return err
 		}
 		err, loss := l.reign(ctx, lock, lead)
-		if loss == nil && l.closing.Err() != nil {
-			loss = ErrClosed
-		}
-		switch {
-		case loss == nil:
+		switch closed := l.closing.Err() != nil; {
+		case loss == nil && !closed:
 			return err
-		case ctx.Err() != nil || errors.Is(loss, ErrClosed):
-			return outcome(ctx, "campaign", election, err, loss)
+		case ctx.Err() != nil || closed:
+			return outcome(ctx, "campaign", election, err, cmp.Or(loss, ErrClosed))
 		}
 	}
 }

@@ -287,9 +287,8 @@ func (l *Locker) do(ctx context.Context, resource string, fn func(ctx context.Co
 	return outcome(ctx, "do", resource, err, loss)
 }
 
-// outcome is the error of a call whose function returned err, in one line; loss is run's.
-// Work that returns its context's error must not hide a loss behind a context.Canceled, by
-// which callers know that they were asked to end themselves.
+// outcome is the error of a call whose function returned err; loss is run's. The error of
+// fn's context must not hide a loss behind the context.Canceled of a shutdown.
 func outcome(ctx context.Context, op, label string, err, loss error) error {
 	if loss == nil {
 		return err
@@ -374,12 +373,13 @@ func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
 
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
 // that wait end with ErrClosed, and so does every later one. Functions of Do, TryDo, DoAll
-// and Campaign are asked to return, by their contexts; what they hold stays held and is
-// released when they have. Close waits for them, for WithCloseTimeout less two node timeouts
-// or half of it; then it releases what they hold all the same. A function that calls Close
-// itself has it wait that long. Clients given to New stay open. A node that does not take a release, of a lock that is held or of one
-// that ended before, is tried again until the close timeout. So where a node is down
-// that may hold something of this Locker, Close takes that long.
+// and Campaign are asked to return, by their contexts; what they hold is released when they
+// have. Close waits for them within the close timeout, and leaves two node timeouts of it, or
+// half, for releases: then it releases what they hold all the same. Called by such a
+// function, it waits that long. Clients given to New stay open. A node that does not take a
+// release, of a lock that is held or of one that ended before, is tried again until the close
+// timeout. So where a node is down that may hold something of this Locker, Close takes that
+// long.
 //
 // It returns an error that says what was not released on which node, and why; it is
 // ErrNoQuorum if no quorum confirmed the release of a held lock, which keeps the

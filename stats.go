@@ -322,16 +322,15 @@ func (e *unreleasedError) Unwrap() []error {
 }
 
 // unconfirmed is what Close says of the holds that it ended; nil: nothing.
-func (l *Locker) unconfirmed(c hold.Closing) error {
-	var under, failed error
+func (l *Locker) unconfirmed(c hold.Closing) (err error) {
+	if c.Failed > 0 {
+		err = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", c.Failed, c.Held, c.First)
+	}
 	if len(c.Worked) > 0 {
 		names := slices.Compact(slices.Sorted(slices.Values(c.Worked)))
-		under = fault.Errorf("redlock: close: released before their functions returned: %s: %w", listed(names), fault.WaitedError(l.cfg.workTimeout()))
+		err = errors.Join(fault.Errorf("redlock: close: released before their functions returned: %s: %w", listed(names), fault.WaitedError(l.cfg.workTimeout())), err)
 	}
-	if c.Failed > 0 {
-		failed = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", c.Failed, c.Held, c.First)
-	}
-	return errors.Join(under, failed)
+	return err
 }
 
 // unreleased is what is left on the nodes; nil: nothing. A key whose lease is over

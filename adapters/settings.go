@@ -9,7 +9,8 @@
 // All of them renew a lock for as long as it is held, release it no matter what became
 // of the context they were called with, and report a lock that was lost while
 // somebody worked under it ([WithReport]). What they don't do is stop work that
-// can't be stopped: only [Job] hands its work a context.
+// can't be stopped: only [Job] hands its work a context. Nor does the Locker's Close wait
+// for it: stop schedulers before, and wait for their jobs. An Elector resigns in time.
 //
 // Their constructors send nothing, and fail with redlock.ErrInvalidOption for an argument
 // that is not usable: also for a name or an option with which each acquire would be refused,

@@ -100,17 +100,13 @@ func Uncancelled(err error) error {
 	return uncancelled{err}
 }
 
-// uncancelled has no Unwrap, which would show the cancellation.
-type uncancelled struct{ err error }
+type uncancelled struct{ err error } // without Unwrap, which would show the cancellation
 
-func (u uncancelled) Error() string { return u.err.Error() }
-
-//nolint:errorlint // Canceled is compared with the target itself
+func (u uncancelled) Error() string      { return u.err.Error() }
+func (u uncancelled) As(target any) bool { return errors.As(u.err, target) }
 func (u uncancelled) Is(target error) bool {
 	return target != context.Canceled && errors.Is(u.err, target)
 }
-
-func (u uncancelled) As(target any) bool { return errors.As(u.err, target) }
 
 // WaitedError is the cause of a context that a bound on a wait ended: no caller set a deadline
 // that its message could speak of.
