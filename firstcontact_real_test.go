@@ -39,7 +39,7 @@ func TestTheFirstContactNamesWhatIsWrongWithAnAddress(t *testing.T) {
 		"another CA":               {strings.TrimPrefix(secure, "rediss://"), true, "TLS failed", "TLS failed"},
 		"nobody listens":           {"127.0.0.1:1", false, "connection refused", "connection refused"},
 		"nobody listens, TLS":      {"127.0.0.1:1", true, "connection refused", "connection refused"},
-		"a silent port":            {silent.Addr().String(), false, "not up yet", "no reply within"},
+		"a silent port":            {silent.Addr().String(), false, "not up yet", "not reached in time: "},
 		"a name of nobody":         {"no-such-host.invalid:6379", false, "lookup no-such-host.invalid", "lookup no-such-host.invalid"},
 		"a web server":             {strings.TrimPrefix(web.URL, "http://"), false, "HTTP", "HTTP"},
 	} {

@@ -178,11 +178,11 @@ func isSlow(cause error) bool {
 }
 
 // unreached puts the cause of nodes that gave none into words: what was asked of
-// them still waits for a connection, or for the first command's reply.
+// them waited for a connection, or for the first command's reply.
 func unreached(causes []error, within time.Duration) []error {
 	told := slices.Clone(causes)
 	for i, cause := range told {
-		if errors.Is(cause, round.ErrNotSent) {
+		if errors.Is(cause, round.ErrNotSent) || errors.Is(cause, node.ErrUnreached) {
 			told[i] = fmt.Errorf("%w: nothing came of it within %v", node.ErrUnreached, within.Round(time.Millisecond))
 		}
 	}

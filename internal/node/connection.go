@@ -17,6 +17,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/round"
 )
 
 const (
@@ -273,9 +274,10 @@ func (c *connection) blame(err error) error {
 
 const (
 	// trustIdle is how old a node's last reply may be before its connections are looked
-	// at. The networks' limits are a minute to six, seldom less, and a program that locks
-	// every few seconds is spared the look.
-	trustIdle = 15 * time.Second
+	// at. A Locker that holds or waits asks four times as often (WatchEvery), and so does not
+	// look. No network is known to forget sooner; one that locks less often pays a command and
+	// a round trip.
+	trustIdle = time.Second
 	// A look at one idle connection gives way to a look at all, and at a new one, after
 	// the firstLook-th part of the node timeout: several round trips, where nodes are near.
 	// What is silent for the lastLook-th part is closed: a pool that is full of such
@@ -284,14 +286,14 @@ const (
 )
 
 // ready makes sure that the pool has a connection which is up, before anything of a flush is
-// sent: one that has to come up takes longer than a round. After an outage (suspect) that is
-// a new one.
+// sent: one that has to come up may take longer than a round. After a silence, and after an
+// outage (suspect), it looks at those that the pool has.
 func (c *connection) ready(quiet, suspect bool) error {
 	if quiet || suspect {
 		c.unpin()
 	}
 	if c.pinned == nil && !c.usedUp() && (quiet || suspect || c.idle() == 0) {
-		if err := c.look(quiet); err != nil {
+		if err := c.look(); err != nil {
 			return err
 		}
 	}
@@ -300,85 +302,87 @@ func (c *connection) ready(quiet, suspect bool) error {
 
 // look blocks until one of the pool's idle connections, or a new one, has brought a
 // reply: the pool gives that one out next, to pin. It returns an error if none did in time.
-// A look at an idle connection that is still out then ends by its own timeout, and closes
-// the connection. A new one goes on coming up, for a later flush (raise).
+func (c *connection) look() error {
+	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
+	defer late.Stop()
+	if idle := c.idle(); idle > 0 {
+		if err := c.survey(idle, late.C); err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
+			return err
+		}
+	}
+	return c.await(late.C)
+}
+
+// survey looks at the idle connections, and at a new one. A look that is still out at its end
+// ends by its own timeout, and closes its connection.
 //
 // It tries one connection first, so that a Locker which was idle for a while costs one
 // command, and all at once when that one fails or is slow: networks forget connections
 // together. A failure to dial says that the node is not there, so no more are tried.
-// Where the node was not quiet, it looks at a new one alone.
-func (c *connection) look(quiet bool) error {
-	if len(c.coming) > 0 { // it came up since an earlier flush, or did not
-		c.failure = <-c.coming
-		if c.coming = nil; c.failure == nil && !quiet {
-			return nil
-		}
-	}
-	idle := 0
-	if quiet {
-		idle = c.idle()
-	}
+func (c *connection) survey(idle int, late <-chan time.Time) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end() // so that none waits for a connection any more
-	answers, asked := make(chan error, idle), 0
-	all := func() {
-		for ; asked < idle; asked++ {
-			c.ask(ctx, answers)
-		}
-		c.raise() // the pool dials if the others are taken
-	}
-	if idle > 0 {
-		c.ask(ctx, answers)
-		asked++
-	} else {
-		all()
-	}
+	answers, asked := make(chan error, idle+1), 1
+	c.ask(ctx, answers)
 	next := c.clock.NewTimer(c.timeout / firstLook)
 	defer next.Stop()
-	half := c.clock.NewTimer(c.timeout / 2)
-	defer half.Stop()
-	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
-	defer late.Stop()
-	refused := make(chan error, 1)
+	all := func() {
+		for ; asked <= idle; asked++ { // the last one is dialled if the others are taken
+			c.ask(ctx, answers)
+		}
+	}
 	for failed := 0; ; {
-		var err error
 		select {
-		case err = <-answers:
-		case err = <-c.coming:
-			c.coming, c.failure = nil, err
-		case err = <-refused:
-			return err
+		case err := <-answers:
+			if err == nil {
+				return nil
+			}
+			if failed++; failed > idle || undialled(err) {
+				return err
+			}
+			all() // one that is dead is seldom alone
 		case <-next.C:
 			all()
-			continue
-		case <-half.C:
-			if c.pins != nil && c.failure == nil {
-				c.asking.Go(func() { c.dialApart(refused) })
-			}
-			continue
-		case <-late.C:
-			return cmp.Or(c.failure, errComing)
+		case <-late:
+			return round.ErrTimeout
 		}
-		if failed++; err == nil || failed > idle || undialled(err) {
-			return err
-		}
-		all() // one that is dead is seldom alone
 	}
 }
 
-// raise has the pool set up a connection: the dial, TLS, HELLO, AUTH and INFO have DialShare
-// node timeouts together, whatever the client has for each. It does not wait. One at a time.
-func (c *connection) raise() {
-	if c.coming != nil {
-		return
+// await has the pool set up a connection, and blocks until it is up: the dial, TLS, HELLO, AUTH
+// and INFO have DialShare node timeouts together, no matter the client's own timeouts. One
+// that is not up when it is late goes on coming up, for a later flush.
+func (c *connection) await(late <-chan time.Time) error {
+	if len(c.coming) > 0 { // of an earlier flush: it may have been forgotten since
+		c.failure, c.coming = <-c.coming, nil
 	}
-	coming := make(chan error, 1)
-	c.coming = coming
-	c.asking.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
-		defer cancel()
-		coming <- c.misdialled(c.askOver(ctx, c.dials))
-	})
+	if c.coming == nil {
+		coming := make(chan error, 1)
+		c.coming = coming
+		c.asking.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
+			defer cancel()
+			coming <- c.misdialled(c.askOver(ctx, c.dials))
+		})
+	}
+	slow := c.clock.NewTimer(c.timeout / 3)
+	defer slow.Stop()
+	refused := make(chan error, 1)
+	for {
+		select {
+		case c.failure = <-c.coming:
+			c.coming = nil
+			return c.failure
+		case err := <-refused:
+			return err
+		case <-slow.C:
+			if c.pins != nil && c.failure == nil {
+				c.asking.Go(func() { c.dialApart(refused) })
+			}
+		case <-late:
+			return cmp.Or(c.failure, errComing)
+		}
+	}
 }
 
 // dialApart finds out why a connection does not come up, for the message alone: the pool dials
@@ -406,14 +410,16 @@ func (c *connection) misdialled(err error) error {
 		return err
 	case errors.Is(err, io.EOF) && c.pins.Options().TLSConfig == nil && !errors.Is(err, errWordless):
 		return fmt.Errorf("%w: %w", errWordless, err)
-	case errors.As(err, &slow) && slow.Timeout() && c.pins.Options().TLSConfig != nil:
+	case !errors.As(err, &slow) || !slow.Timeout():
+		return err
+	case c.pins.Options().TLSConfig != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 		defer cancel()
 		if what := Speaks(ctx, c.pins.Options()); what != nil {
 			return fmt.Errorf("%w: %w", what, err)
 		}
 	}
-	return err
+	return fmt.Errorf("%w: %w", ErrUnreached, err)
 }
 
 // idle is how many connections lie in the pool that flushes go out on. A client that pins

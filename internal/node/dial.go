@@ -27,7 +27,7 @@ const (
 	// DialShare is how many node timeouts a connection may take to come up, with TLS, HELLO,
 	// AUTH and the look at who answers (admit): it is several round trips. Rounds do not wait so
 	// long: the node counts as one that was sent nothing, and the connection is there for a
-	// later round (raise).
+	// later round (await).
 	DialShare = 4
 	// idleTime is how long a connection may lie in the pool. Networks forget one after
 	// four to six minutes of silence, and the pool does not see that.

@@ -136,7 +136,7 @@ func Explain(err error) error {
 		plain     tls.RecordHeaderError
 	)
 	switch {
-	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, ErrNoCredentials), errors.Is(err, errNoConnection):
+	case errors.Is(err, fault.ErrMisconfigured), errors.Is(err, ErrNoCredentials), errors.Is(err, errNoConnection), errors.Is(err, ErrUnreached):
 		return err
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w", errNoConnection, err)
