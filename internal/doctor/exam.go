@@ -122,7 +122,7 @@ func examineNode(ctx context.Context, n *node.Node, prefix string) exam {
 func putQuestions(ctx context.Context, n *node.Node, bound time.Duration, questions []question) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	_, err := n.Calls.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := n.Brief.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, q := range questions {
 			_ = p.Process(ctx, q) // queued only
 		}
@@ -230,7 +230,7 @@ func readTime(ctx context.Context, n *node.Node, bound time.Duration) (time.Time
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	cmd := node.TimeCall{TimeCmd: redis.NewTimeCmd(ctx, "TIME")}
-	err := n.Calls.Process(ctx, cmd)
+	err := n.Brief.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 

@@ -480,19 +480,16 @@ func pinnable(bounded *redis.Client, timeout time.Duration) *redis.Client {
 	return pins
 }
 
-// watch is Watch on the connections that may be pinned. Where the pool may have to dial one, it
-// makes the client dial first, by any command: that has longer to come up, and some only the
-// client itself may dial (pinnable). Then f, which has sent nothing, runs again, until ctx is
-// done.
+// watch is Watch on the connections that may be pinned. Where the pool would have to dial one
+// that only the client itself may dial (pinnable), it makes the client dial first, by any
+// command, and runs f again, which has sent nothing, until ctx is done.
 func (c *connection) watch(ctx context.Context, f func(*redis.Tx) error) error {
-	for dial := c.mayDial(); ; dial = true {
-		if dial {
-			if err := c.dials.Ping(ctx).Err(); err != nil && !IsReply(err) {
-				return err
-			}
-		}
+	for {
 		err := c.pins.Watch(ctx, f)
 		if !errors.Is(err, errUndialled) || ctx.Err() != nil {
+			return err
+		}
+		if err := c.dials.Ping(ctx).Err(); err != nil && !IsReply(err) { // any command dials
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ type Node struct {
 	Name     string                // as messages name it
 	Client   redis.UniversalClient // for pinned connections and inspection
 	Calls    redis.UniversalClient // the same, for calls beside the writer, which Bound bounds
+	Brief    redis.UniversalClient // the same, bounded by the node timeout where it can be
 	Timeout  time.Duration
 	Clock    *clock.Clock
 	observer Observer
@@ -167,7 +168,7 @@ func New(index int, name string, client redis.UniversalClient, cfg Config, t *cl
 	}
 	n.writer = &writer{Node: n, due: true}
 	n.writer.conn.init(client, cfg.Timeout, t, cfg.Busy)
-	n.Calls, n.writer.batch.process, n.queue.node = n.writer.conn.dials, cfg.Process, index
+	n.Calls, n.Brief, n.writer.batch.process, n.queue.node = n.writer.conn.dials, n.writer.conn.calls, cfg.Process, index
 	s.stepped[index] = n.stepBy
 	return n
 }

@@ -26,7 +26,7 @@ func TestOnlyASilenceCostsALook(t *testing.T) {
 				locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
 			}
 			synctest.Wait()
-			if got, want := count(0, "time"), c.times*pairs; got < want || got > want+2 { // the clock watch's last
+			if got, want := count(0, "time"), c.times*pairs; got < want-2 || got > want+2 { // the pause behind the warming, and the clock watch, differ
 				t.Errorf("a lock each %v: got %d TIMEs for %d pairs; want %d for each", c.pause, got, pairs, c.times)
 			}
 		})
