@@ -124,15 +124,15 @@ func tryAll(t *testing.T, l *redlock.Locker, tries int, every time.Duration) (go
 // A command waits for the reply to the one before it, such as a sample of the clock: that wait
 // is none of its own node timeout.
 func TestMastersFarAwayServeAsNearOnes(t *testing.T) {
-	kinds, distances := []int{4}, []time.Duration{130, 200, 230}
+	kinds, distances := []int{4}, []int{130, 200, 230}
 	if !testkit.Quick() && !testkit.UnderRace {
-		kinds, distances = []int{1, 4}, []time.Duration{60, 110, 130, 150, 180, 200, 230}
+		kinds, distances = []int{1, 4}, []int{60, 110, 130, 150, 180, 200, 230}
 	}
 	for _, ttl := range []time.Duration{10 * time.Second, 2 * time.Second} {
 		for _, n := range kinds {
 			for _, ms := range distances {
 				t.Run(fmt.Sprintf("%d ms, TTL %v, holds %d", ms, ttl, n), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { farMastersServe(t, ms*time.Millisecond, ttl, n) })
+					synctest.Test(t, func(t *testing.T) { farMastersServe(t, time.Duration(ms)*time.Millisecond, ttl, n) })
 				})
 			}
 		}

@@ -76,15 +76,21 @@ func (n *writer) handOut() {
 	}
 	switch {
 	case broken != nil:
-		n.markDown(broken)
-		if errors.Is(broken, round.ErrTimeout) { // what waited for the reply has waited long enough
-			n.failQueued(fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout))
-		}
+		n.lost(broken)
 	case recheck:
 		n.verifyAgain()
 		n.rechecks++
 	default:
 		n.rechecks = 0
+	}
+}
+
+// lost notes that a command got no reply of the node's own. What waited for a reply that did
+// not come in time has waited long enough, and fails.
+func (n *writer) lost(cause error) {
+	n.markDown(cause)
+	if errors.Is(cause, round.ErrTimeout) {
+		n.failQueued(fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout))
 	}
 }
 

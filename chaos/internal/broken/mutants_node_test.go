@@ -94,7 +94,7 @@ var nodeMutants = []way{
 	{
 		name: "the queue outlives a lost command", takes: "what waits for a reply that does not come is sent later",
 		by:    ". TestACallBehindALostCommandFailsWithIt",
-		edits: []edit{{"internal/node/replies.go", "		if errors.Is(broken, round.ErrTimeout) {", "		if errors.Is(broken, round.ErrTimeout) && !BROKEN {"}},
+		edits: []edit{{"internal/node/replies.go", "	if errors.Is(cause, round.ErrTimeout) {", "	if errors.Is(cause, round.ErrTimeout) && !BROKEN {"}},
 	},
 	{
 		name: "what is handed on is not given", takes: "a lock that is handed on when a node votes again is not given to it",
