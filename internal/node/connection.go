@@ -46,12 +46,12 @@ type connection struct {
 	other *other                // of a client that is not go-redis's own; else nil
 
 	timeout time.Duration
-	busy    func() bool           // whether the Locker holds or waits for anything
-	looks   redis.UniversalClient // the client, with less than the node timeout where it can be
-	asking  sync.WaitGroup        // looks that are out: the writer's end waits for them
-	coming  chan error            // of the connection that is being set up, whose outcome nobody has read; nil if none
-	failure error                 // why the last one did not come up; nil if it did
-	waits   atomic.Bool           // for a connection of a pool that has none left; CloseRound reads it
+	busy    func() bool    // whether the Locker holds or waits for anything
+	trip    time.Duration  // of the last flush that was answered; 0 if none
+	asking  sync.WaitGroup // looks that are out: the writer's end waits for them
+	coming  chan error     // of the connection that is being set up, whose outcome nobody has read; nil if none
+	failure error          // why the last one did not come up; nil if it did
+	waits   atomic.Bool    // for a connection of a pool that has none left; CloseRound reads it
 
 	pinned   *redis.Conn // nil if none
 	pipeline redis.Pipeliner
@@ -64,7 +64,7 @@ type connection struct {
 // init sets it up for this client; nothing is pinned yet. A client that is not go-redis's own
 // type can not be given a timeout, nor be asked for its pool: it is used as it is.
 func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t *clock.Clock, busy func() bool) {
-	c.clock, c.timeout, c.busy, c.calls, c.looks, c.dials = t, timeout, busy, client, client, client
+	c.clock, c.timeout, c.busy, c.calls, c.dials = t, timeout, busy, client, client
 	own, ok := client.(*redis.Client)
 	if !ok {
 		c.other = new(other)
@@ -72,15 +72,15 @@ func (c *connection) init(client redis.UniversalClient, timeout time.Duration, t
 	}
 	// A pool of one connection is not kept: the program, or a look, would never get it. Such a
 	// client sends each flush over its pool.
-	bounded, looks, dials, o := own.WithTimeout(timeout), own.WithTimeout(timeout/lastLook), own.WithTimeout(DialShare*timeout), own.Options()
+	bounded, dials, o := own.WithTimeout(timeout), own.WithTimeout(DialShare*timeout), own.Options()
 	dials.Options().ContextTimeoutEnabled = true // of this copy alone
-	c.calls, c.looks, c.dials, c.keeps = bounded, looks, dials, o.PoolSize > 1 && o.MaxActiveConns != 1
+	c.calls, c.dials, c.keeps = bounded, dials, o.PoolSize > 1 && o.MaxActiveConns != 1
 	if o.MaxActiveConns > 0 {
 		// Half the node timeout: a command that waits in vain for a connection fails while its
 		// round is still open, and is known not to have been sent.
 		c.gate = &turnstile{longest: timeout / 2, clock: t}
 	}
-	for _, client := range []*redis.Client{bounded, looks, dials} {
+	for _, client := range []*redis.Client{bounded, dials} {
 		client.AddHook(careful{})
 		if c.gate != nil {
 			client.AddHook(c.gate)
@@ -107,7 +107,7 @@ func (c *connection) load(scripts []*lua.Script) error {
 // pipeline. Each command keeps its own error. It is sent a second time only after
 // errUndialled, which says that nothing was sent.
 func (c *connection) exec(cmds []redis.Cmder) {
-	w := c.pin()
+	w, sent := c.pin(), c.clock.Early()
 	err := c.send(w, cmds)
 	// Nothing was sent, and the pinned client may not dial by itself (pinnable). The client
 	// dials for this flush; the next one finds its connection in the pool, to pin.
@@ -124,6 +124,9 @@ func (c *connection) exec(cmds []redis.Cmder) {
 		if cmd.Err() == nil && !answered(cmd) {
 			cmd.SetErr(fmt.Errorf("%w (%v)", ErrNoReply, err)) //nolint:errorlint // it is an earlier command's error
 		}
+	}
+	if err == nil {
+		c.trip = c.clock.Early().Sub(sent)
 	}
 }
 
@@ -280,7 +283,7 @@ const (
 	trustIdle = time.Second
 	// A look at one idle connection gives way to a look at all, and at a new one, after
 	// the firstLook-th part of the node timeout: several round trips, where nodes are near.
-	// What is silent for the lastLook-th part is closed: a pool that is full of such
+	// What is silent for the lastLook-th part (patience) is closed: a pool that is full of such
 	// connections dials only then, and the rest of the node timeout is for that.
 	firstLook, lastLook = 8, 3
 )
@@ -303,7 +306,7 @@ func (c *connection) ready(quiet, suspect bool) error {
 // look blocks until one of the pool's idle connections, or a new one, has brought a
 // reply: the pool gives that one out next, to pin. It returns an error if none did in time.
 func (c *connection) look() error {
-	late := c.clock.NewTimer(3 * c.timeout / 4) // the rest is for the attempt
+	late := c.clock.NewTimer(c.timeout) // a round has as long again, for the flush
 	defer late.Stop()
 	if idle := c.idle(); idle > 0 {
 		if err := c.survey(idle, late.C); err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
@@ -311,6 +314,15 @@ func (c *connection) look() error {
 		}
 	}
 	return c.await(late.C)
+}
+
+// patience bounds a look at an idle connection. A node that is far, or of which nothing is known
+// yet, has up to a node timeout: a good connection must not be closed for its distance.
+func (c *connection) patience() time.Duration {
+	if c.trip == 0 {
+		return c.timeout
+	}
+	return min(max(c.timeout/lastLook, 2*c.trip), c.timeout)
 }
 
 // survey looks at the idle connections, and at a new one. A look that is still out at its end
@@ -322,13 +334,14 @@ func (c *connection) look() error {
 func (c *connection) survey(idle int, late <-chan time.Time) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end() // so that none waits for a connection any more
+	within := c.patience()
 	answers, asked := make(chan error, idle+1), 1
-	c.ask(ctx, answers)
+	c.ask(ctx, within, answers)
 	next := c.clock.NewTimer(c.timeout / firstLook)
 	defer next.Stop()
 	all := func() {
 		for ; asked <= idle; asked++ { // the last one is dialled if the others are taken
-			c.ask(ctx, answers)
+			c.ask(ctx, within, answers)
 		}
 	}
 	for failed := 0; ; {
@@ -444,8 +457,12 @@ func (c *connection) mayDial() bool {
 
 // ask looks at one connection of the pool, in a goroutine. answers has room for all of them:
 // none blocks once look has returned.
-func (c *connection) ask(ctx context.Context, answers chan<- error) {
-	c.asking.Go(func() { answers <- c.askOver(ctx, c.looks) })
+func (c *connection) ask(ctx context.Context, within time.Duration, answers chan<- error) {
+	c.asking.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		answers <- c.askOver(ctx, c.dials)
+	})
 }
 
 // askOver sends the cheapest command, the way that flushes go. It returns nil if that
