@@ -20,6 +20,7 @@ type poll struct {
 	rounds   []int          // the rest that each name was in
 	bids     []*round.Round // whose places the node was not told by an ask
 	told     int            // how many of these are in the call
+	last     bool           // of those that ask one node about every name (askAll)
 }
 
 // pollsOfLocked makes looks of names, and notes in which rest each name is: an answer to an
@@ -62,6 +63,7 @@ func (k *poll) Singly() (looks []node.Poll) {
 	for i := range k.bids {
 		looks = append(looks, &poll{presence: k.presence, bids: k.bids[i : i+1]})
 	}
+	looks[len(looks)-1].(*poll).last = k.last
 	return looks
 }
 
@@ -114,6 +116,9 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim
 // no news: such a node may have forgotten the holder.
 func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 	w := k.presence
+	if k.last {
+		defer w.askedAll(node)
+	}
 	now := w.cfg.Clock.Early()
 	var free, ours []*Name
 	w.mu.Lock()

@@ -25,16 +25,26 @@ type Presence struct {
 	wake  chan struct{}
 	done  chan struct{} // closed when run has ended
 
-	mu        sync.Mutex // guards the fields below, and the schedule of every Name
-	started   bool
-	closed    bool
-	waiting   int // goroutines
-	hangUp    context.CancelFunc
-	resting   pollHeap
-	beats     []clock.Instant // when each node's next sign of life is due; never if none is
-	nextLooks clock.Instant   // no looks before
-	turn      int             // the node that the next look goes to
+	mu         sync.Mutex // guards the fields below, and the schedule of every Name
+	started    bool
+	closed     bool
+	waiting    int // goroutines
+	hangUp     context.CancelFunc
+	resting    pollHeap
+	beats      []clock.Instant // when each node's next sign of life is due; never if none is
+	nextLooks  clock.Instant   // no looks before
+	turn       int             // the node that the next look goes to
+	everything []asking        // by node: whether it is being asked about every name
 }
+
+// asking is how far askAll is with a node.
+type asking uint8
+
+const (
+	askNone  asking = iota
+	askOut          // its looks are out
+	askAgain        // and it is to ask again then
+)
 
 // Config is what waiting knows of its Locker.
 type Config struct {
@@ -52,7 +62,7 @@ type Config struct {
 
 // NewPresence makes the presence of a Locker; nothing runs before the first wait.
 func NewPresence(c Config, queue *Queue) *Presence {
-	w := &Presence{cfg: c, queue: queue, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Presence{cfg: c, queue: queue, wake: make(chan struct{}, 1), done: make(chan struct{}), everything: make([]asking, len(c.Nodes))}
 	for _, n := range c.Nodes {
 		w.beats = append(w.beats, clock.Never)
 		w.subs = append(w.subs, node.NewSubscription(n, func(i int, _, key string) { w.Hear(i, key) }, w.renewed, lua.WakeChannel+c.Process))
@@ -190,16 +200,37 @@ func (w *Presence) renewed(i int) {
 }
 
 // askAll asks one node about every name. A name that a goroutine is asking for now is asked
-// for there once more.
+// for there once more. While the looks of the last time are out, it only notes that they are to
+// follow again: each of them may call it, so that their number would grow with its square.
 func (w *Presence) askAll(i int) {
 	w.mu.Lock()
+	if w.everything[i] != askNone {
+		w.everything[i] = askAgain
+		w.mu.Unlock()
+		return
+	}
 	resting := slices.Clone(w.resting)
 	looks := w.pollsOfLocked(slices.Clone(resting)) // a clone of its own: Wanted filters it in place
+	if len(looks) > 0 {
+		w.everything[i] = askOut
+		looks[len(looks)-1].(*poll).last = true
+	}
 	w.mu.Unlock()
 	for _, k := range looks {
 		w.cfg.Nodes[i].SubmitPoll(k)
 	}
 	w.queue.recall(i, resting)
+}
+
+// askedAll ends askAll, and begins it again if it was called meanwhile.
+func (w *Presence) askedAll(i int) {
+	w.mu.Lock()
+	again := w.everything[i] == askAgain
+	w.everything[i] = askNone
+	w.mu.Unlock()
+	if again {
+		w.askAll(i)
+	}
 }
 
 // run sends the signs of life and the looks when they are due.
