@@ -15,7 +15,7 @@ import (
 
 // New makes an Acquirer; it sends nothing.
 func New(c Config) *Acquirer {
-	b := &base{Config: c, quorum: quorum.Size(len(c.Nodes))}
+	b := &base{Config: c, quorum: quorum.Size(len(c.Nodes)), firsts: permits{free: firstPermits}, asks: permits{free: askPermits}}
 	r := &Releases{b}
 	return &Acquirer{
 		base: b, Releases: r, attempts: &attempter{b, r},
@@ -280,8 +280,14 @@ func (acq *acquisition) turn(given *queue.Transfer) Turn {
 	}
 }
 
-// try makes the attempt that is due, and says how to wait if it fails.
+// try makes the attempt that is due, once it may, and says how to wait if it fails. What was
+// given is sent already; an attempt that is open may be granted meanwhile, and waits where it asks.
 func (acq *acquisition) try(ctx context.Context, given *queue.Transfer) (Success, interval, *Failure) {
+	if given == nil && acq.open == nil {
+		if err := acq.awaitPermit(ctx); err != nil {
+			return Success{}, atOnce, acq.a.attempts.ended(acq.name.Key, err)
+		}
+	}
 	switch {
 	case acq.slot != nil:
 		return forSlot{acq}.try(ctx, given)

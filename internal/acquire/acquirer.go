@@ -129,6 +129,8 @@ type base struct {
 	released  [stripes]atomic.Int32  // one more than the slot of such a name that was released last; 0 if none
 	stood     [stripes]atomic.Int64  // the last place in line at which this process waited for a slot of such a name; 0 if none
 	handed    [stripes]atomic.Uint64 // releases of such names that granted, or might have
+	firsts    permits                // to ask for the first time
+	asks      permits                // to ask once refused
 	gate      sync.RWMutex           // closed changes under it, and attempts are entered
 	closed    atomic.Bool
 	entered   sync.WaitGroup // calls that Close waits for before it releases anything

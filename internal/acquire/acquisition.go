@@ -32,6 +32,7 @@ type acquisition struct {
 	votes  []quorum.Vote  // of the last bid
 	heard  []quorum.Hearing
 	slot   *slotWay // of an acquisition of a slot; else nil
+	permit permit   // to ask the nodes
 }
 
 // slotWay is what an acquisition of a slot knows besides.
@@ -233,8 +234,9 @@ func (acq *acquisition) join(ctx context.Context) error {
 	return acq.a.Presence.Join(ctx)
 }
 
-// stopWaiting ends what join began, but for finish.
+// stopWaiting gives the permit back, and ends what join began, but for finish.
 func (acq *acquisition) stopWaiting() {
+	acq.permit.end()
 	if acq.waiter == nil {
 		return
 	}
@@ -253,6 +255,9 @@ func (acq *acquisition) finish() {
 
 // rest waits for a hint, or until it is time to look without one.
 func (acq *acquisition) rest(ctx context.Context) error {
+	if t := quorum.Count(acq.votes); t.Granted+t.Taken >= acq.a.quorum {
+		acq.permit.end()
+	}
 	if acq.hints != 0 { // they came too late for the last attempt
 		acq.splits = 0
 		return nil
@@ -297,6 +302,9 @@ func (acq *acquisition) rest(ctx context.Context) error {
 
 // pause waits a random while between the retry bounds.
 func (acq *acquisition) pause(ctx context.Context) error {
+	if acq.terms.Barging { // nothing failed: it asks again and again
+		acq.permit.end()
+	}
 	return acq.a.Wait(ctx, quorum.Drawn(acq.a.Share(acq.name.Key), acq.a.RetryMin, acq.a.RetryMax))
 }
 

@@ -185,8 +185,11 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 		if lost := acq.placed(r); lost {
 			return grant.GiveBack, nil
 		}
-		step, nodes, granted, all := r.Next()
+		step, nodes, granted, all := r.Next(acq.permit.held)
 		switch {
+		case step == grant.Ask && nodes == 0 && acq.mayAsk(w):
+			continue
+		case step == grant.Ask && nodes == 0: // it waits until it may, or for the rest of a grant
 		case step == grant.Ask:
 			acq.ask(r, nodes)
 			waits = nothing // the new ask has the whole time again
@@ -200,6 +203,8 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 		}
 		next := forReplies
 		switch {
+		case step == grant.Ask:
+			next = forPermit
 		case r.Asks.Handed && !granted: // the replies to the release say the place
 		case !all:
 			next = toGather
@@ -208,7 +213,7 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 		}
 		if next != waits {
 			waits = next
-			w.Timer.Reset([...]time.Duration{forReplies: bound, toGather: quorum.GatherAfter, forPushes: grant.LastPushes}[next])
+			w.Timer.Reset([...]time.Duration{forReplies: bound, toGather: quorum.GatherAfter, forPushes: grant.LastPushes, forPermit: bound}[next])
 		}
 		select {
 		case <-w.Wake:
@@ -231,4 +236,5 @@ const (
 	forReplies // to its asks
 	toGather   // what the other nodes say by themselves, once one has
 	forPushes  // that are on their way still
+	forPermit  // to ask; all nodes, if it is long in coming
 )

@@ -45,6 +45,7 @@ func (acq sharing) take(ctx context.Context, given *queue.Transfer) (*queue.Tran
 		return given, nil
 	}
 	if !acq.leads {
+		acq.permit.end()
 		var err error
 		if given, acq.leads, err = acq.a.Queue.Follow(ctx, acq.name, acq.terms.TTL, acq.terms.Label); err != nil || !acq.leads {
 			return given, err

@@ -3,6 +3,7 @@ package node
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -97,11 +98,16 @@ func answered(cmd redis.Cmder) bool {
 }
 
 const (
-	// acquiresPerFlush and groupsPerFlush bound one flush, so that its reply is
+	// AcquiresPerFlush bounds one flush, so that its reply is
 	// not long in coming: what waits behind it has the node timeout as well. At
-	// 5 us a pair (ADR 1), so many acquires and as many releases take a server some 3 ms.
-	acquiresPerFlush = 8 * lua.AcquireBatchSize
-	groupsPerFlush   = 8
+	// 5 us a pair (ADR 1), so many acquires and as many releases take a server some 3 ms; as
+	// many asks by a place, 13 ms, and releases that grant, 8 ms. A look at 250 names takes
+	// it 0.7 ms, and counts as asksPerPoll. A slow node gets less (fit), down to leastPerFlush,
+	// with which each renewal of 250 locks goes by itself.
+	AcquiresPerFlush = 8 * lua.AcquireBatchSize
+	leastPerFlush    = lua.AcquireBatchSize
+	claimsPerAsk     = 4
+	asksPerPoll      = lua.AcquireBatchSize
 )
 
 // Release is a release that a node still owes: of a hold, of an attempt that failed, or of a
@@ -263,6 +269,8 @@ type batch struct {
 	doubt      error           // why nothing counts that it grants in this batch; nil if it does
 	proven     bool            // a look behind all else said that it was the one verified
 	singly     int             // acquires at the head that go one by one
+	less       int             // by how much a flush takes less than AcquiresPerFlush
+	trip       time.Duration   // that of a flush with little in it
 	arena      []any           // the batches' arguments, one after another
 	one        reusable
 }
@@ -299,7 +307,7 @@ type reusable struct {
 	handArgs, shareArgs, partArgs      []any
 }
 
-// reset makes the batch ready for the next flush. epoch, silent and process are set anew, or stay.
+// reset makes the batch ready for the next flush. epoch, silent and process are set anew, or stay, as do less and trip.
 func (b *batch) reset() {
 	b.unread, b.singly = nil, 0
 	b.slotters, b.sharers, b.hands = nil, nil, nil // parts of releases
@@ -314,6 +322,22 @@ func (b *batch) reset() {
 	empty(&b.calls)
 	empty(&b.cmds)
 	empty(&b.arena)
+}
+
+// most is how many releases a flush takes, and how many asks.
+func (b *batch) most() int { return AcquiresPerFlush - b.less }
+
+// fit takes in how long a flush took. A node, or a client, that is short of processor time takes
+// many times as long for it: then the next is smaller, so that a renewal behind it is not late.
+func (b *batch) fit(took, timeout time.Duration) {
+	if b.trip == 0 {
+		b.trip = took
+	}
+	if b.trip = min(b.trip+took/256, took); took-b.trip > timeout/8 {
+		b.less = AcquiresPerFlush - max(b.most()/2, leastPerFlush)
+	} else if took-b.trip < timeout/16 {
+		b.less = max(AcquiresPerFlush-2*b.most(), 0)
+	}
 }
 
 // mayHand tells whether a release may grant: where the node votes, and nothing of the

@@ -141,7 +141,7 @@ const sampleEvery = 100 * time.Millisecond
 // talked to now: the next look comes soon, and a node that is down is sampled before
 // it is believed again.
 func (n *Node) SubmitSample(now clock.Instant) {
-	_ = n.enqueue(now, func(q *pending) { q.sample = true })
+	_ = n.enqueue(now, false, func(q *pending) { q.sample = true })
 }
 
 // sampleIsOld tells whether other traffic carries a sample along, so that the next grant's

@@ -21,8 +21,8 @@ import (
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// errBusy is a queue that is full (queueBound). It is a vote that failed, so the attempt goes
-// on with the other nodes.
+// errBusy is a queue with too many asks (queueBound). It is a vote that failed, so the attempt
+// goes on with the other nodes.
 var errBusy = errors.New("not sent: too many commands wait for this node")
 
 // Node is one Redis master. A single goroutine, its writer, sends all that the
@@ -180,7 +180,7 @@ func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 // them all, or fails them at once. Queued one by one, the first would wake the writer, which
 // could send it alone.
 func (n *Node) SubmitAcquires(rounds []*round.Round) {
-	err := n.enqueue(rounds[0].Start, func(q *pending) { q.acquires = append(q.acquires, rounds...) })
+	err := n.enqueue(rounds[0].Start, true, func(q *pending) { q.acquires = append(q.acquires, rounds...) })
 	if err == nil {
 		return
 	}
@@ -203,7 +203,7 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 	if r.Asks != nil { // it may have begun long ago: an attempt that takes pushes stays open
 		now = n.Clock.Early()
 	}
-	if err := n.enqueue(now, func(*pending) { *to = append(*to, r) }); err != nil {
+	if err := n.enqueue(now, to == &n.queue.acquires, func(*pending) { *to = append(*to, r) }); err != nil {
 		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Failed}, err)
 	}
 }
@@ -211,14 +211,14 @@ func (n *Node) submit(r *round.Round, to *[]*round.Round) {
 // submitGroup queues an extension or re-seed of many locks, or fails it at once: a renewal
 // whose node is down then needs no timer to know it.
 func (n *Node) submitGroup(g *group, now clock.Instant) {
-	if err := n.enqueue(now, func(q *pending) { q.groups = append(q.groups, g) }); err != nil {
+	if err := n.enqueue(now, false, func(q *pending) { q.groups = append(q.groups, g) }); err != nil {
 		g.answer(g, n.Index, quorum.Failed, nil, err)
 	}
 }
 
 // SubmitPoll queues a poll, or fails it at once.
 func (n *Node) SubmitPoll(k Poll) {
-	err := n.enqueue(n.Clock.Early(), func(q *pending) { q.polls = append(q.polls, k) })
+	err := n.enqueue(n.Clock.Early(), false, func(q *pending) { q.polls = append(q.polls, k) })
 	if err != nil {
 		k.Answer(n.Index, false, nil, err)
 	}
@@ -229,7 +229,7 @@ func (n *Node) SubmitPoll(k Poll) {
 // what becomes of the old claim.
 func (n *Node) SubmitPass(h *Handover) {
 	n.mu.Lock() // not enqueue: a handover that is refused is marked as well
-	err := n.refusalLocked(h.Round.Start)
+	err := n.refusalLocked(h.Round.Start, false)
 	h.Round.Claim.Marks[n.Index] |= quorum.Behind
 	if err == nil {
 		n.queue.passes = append(n.queue.passes, h)
@@ -255,6 +255,7 @@ func (n *Node) Release(r Release) {
 	n.mu.Lock()
 	gone := n.queue.clear(&r) || n.ended && r.Claim.Marks[n.Index] == quorum.Absent
 	if !gone {
+		n.queue.note([]Release{r}, 1)
 		n.queue.releases = append(n.queue.releases, r)
 	}
 	n.unlockAndWake()
@@ -265,8 +266,9 @@ func (n *Node) Release(r Release) {
 
 // refusalLocked says why nothing is queued for this node now; nil if something may be. A
 // caller is refused at once instead of waiting for a node that is down, hangs or is late:
-// the other nodes may still be a quorum.
-func (n *Node) refusalLocked(now clock.Instant) error {
+// the other nodes may still be a quorum. asks tells whether it asks for a lock: only asks are
+// refused for their number (queueBound).
+func (n *Node) refusalLocked(now clock.Instant, asks bool) error {
 	switch {
 	case n.closed:
 		return fault.ErrClosed
@@ -274,7 +276,7 @@ func (n *Node) refusalLocked(now clock.Instant) error {
 		return fmt.Errorf("not sent: the node is down: %w", n.down.cause)
 	case n.busySince != 0 && now.Sub(n.busySince) > n.Timeout: // it hangs: what waits behind would be late as well
 		return fmt.Errorf("%w: %w for an earlier command", round.ErrNotSent, round.ErrTimeout)
-	case n.queue.len() >= queueBound:
+	case asks && len(n.queue.acquires) >= queueBound:
 		return errBusy
 	}
 	return nil
@@ -473,9 +475,9 @@ func (s *Siblings) serves(node int, runID string) error {
 // enqueue lets put add to the queue, and wakes the writer; or returns why nothing is queued
 // now. The caller answers that refusal once mu is free: an answer may take the mutexes of a
 // round or of an Extension.
-func (n *Node) enqueue(now clock.Instant, put func(*pending)) error {
+func (n *Node) enqueue(now clock.Instant, asks bool, put func(*pending)) error {
 	n.mu.Lock()
-	err := n.refusalLocked(now)
+	err := n.refusalLocked(now, asks)
 	if err == nil {
 		put(&n.queue)
 	}

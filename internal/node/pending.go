@@ -7,15 +7,16 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/grant"
-	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
 
-// queueBound is how many commands may wait for one node. A node that is slower than
-// its callers refuses the rest at once: no vote is better than a late one. Rollbacks are
-// never refused; their lease bounds them. It is eight flushes of acquires.
-const queueBound = 4096
+// queueBound is how many asks may wait for one node. A node that is slower than its callers
+// refuses the rest at once: no vote is better than a late one. It is eight flushes of acquires.
+//
+// Nothing else is refused for it. A hold depends on its renewals, hand-overs and raises, a
+// waiter on its signs of life: each is one for a hold or an attempt that there is, or for many.
+const queueBound = 8 * AcquiresPerFlush
 
 // pending is what waits for one node. The node's mu guards it, and the node's marks of every
 // claim: each caller of its methods holds mu. They are the only code that moves work from
@@ -37,9 +38,11 @@ type pending struct {
 	refused []Release        // releases that the node did not take, and that are not due yet
 	retryAt clock.Instant    // when the first of them is
 	held    map[string]error // their names, and what the node said
+
+	behind map[string]int // the lines of the releases that wait for the next flush, and how many; nil if all fit into one
 }
 
-// len is how many commands wait, for queueBound. Releases do not count: they are never refused.
+// len is how many commands wait, besides releases.
 func (q *pending) len() int {
 	sample := 0
 	if q.sample {
@@ -60,7 +63,7 @@ func (q *pending) clear(r *Release) bool {
 
 // take moves what may be sent now from the queue into the batch. From here on a
 // claim's mark says that its acquire may have happened. Rollbacks go first, and
-// acquires only behind the last of them: a pending rollback of the same name
+// acquires only behind those of their name: a pending rollback
 // must not make our own earlier command look like contention. An acquire whose
 // round was won without it is sent all the same: a lock that rests on a bare
 // quorum is lost with the first node of it that fails. An ask whose round is over is
@@ -70,15 +73,21 @@ func (q *pending) take(b *batch, now clock.Instant) {
 	q.takeReleases(b, now)
 	q.takePasses(b)
 	q.takeGroups(b)
-	move(&b.polls, &q.polls)
+	polls := q.polls[:min(len(q.polls), b.most()/asksPerPoll)]
+	b.polls = append(b.polls, polls...)
+	q.polls = drop(q.polls, len(polls))
 	move(&b.pushes, &q.pushes)
 	move(&b.probes, &q.probes)
 	move(&b.raises, &q.raises)
 	b.sample, q.sample = q.sample || len(b.probes) > 0, false // TIME answers a probe
-	// Releases that did not fit go with the next flush, and the acquires behind them.
+	// Releases that did not fit go with the next flush, and the acquires of their names behind them.
 	if len(q.releases) == 0 {
-		q.takeAcquires(b)
+		q.behind = nil
+	} else if q.behind == nil {
+		q.behind = make(map[string]int)
+		q.note(q.releases, 1)
 	}
+	q.takeAcquires(b)
 	// Whether a release needs a tombstone, or may grant, is decided last: what was taken before
 	// it may have changed its mark.
 	for i, r := range b.releases {
@@ -94,7 +103,7 @@ func (q *pending) take(b *batch, now clock.Instant) {
 func (q *pending) takeReleases(b *batch, now clock.Instant) {
 	taken := 0
 	for _, r := range q.releases {
-		if len(b.releases) == acquiresPerFlush {
+		if len(b.releases) == b.most() {
 			break
 		}
 		taken++
@@ -117,6 +126,7 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 		}
 		b.releases = append(b.releases, r)
 	}
+	q.note(q.releases[:taken], -1)
 	q.releases = drop(q.releases, taken)
 }
 
@@ -127,7 +137,7 @@ func (q *pending) takeReleases(b *batch, now clock.Instant) {
 func (q *pending) takeGroups(b *batch) {
 	// Counted in claims, not in calls: an extension of a whole Locker is many calls of 250.
 	taken, claims := 0, 0
-	for ; taken < len(q.groups) && claims < groupsPerFlush*lua.ExtendBatchSize; taken++ {
+	for ; taken < len(q.groups) && claims < claimsPerAsk*b.most(); taken++ {
 		claims += len(q.groups[taken].claims)
 	}
 	for _, g := range q.groups[:taken] {
@@ -209,10 +219,11 @@ func onward(h *Handover, later []*Handover, node int) bool {
 // own key. If the node does not vote they are taken unmarked: abstain answers them.
 func (q *pending) takeAcquires(b *batch) {
 	taken, votes := 0, b.silent == nil
+	var kept []*round.Round          // behind a release
 	b.singly, q.singly = q.singly, 0 // those that were refused together stand at the head
 	// One pass keeps their order: an earlier caller goes first, no matter the kind of its hold.
 	for _, r := range q.acquires {
-		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.late) == acquiresPerFlush {
+		if len(b.acquires)+len(b.bids)+len(b.shares)+len(b.slots)+len(b.late) == b.most() {
 			break
 		}
 		taken++
@@ -220,6 +231,10 @@ func (q *pending) takeAcquires(b *batch) {
 			if r.HasPlace() {
 				b.late = append(b.late, r)
 			}
+			continue
+		}
+		if q.behind[r.LineOf()] > 0 {
+			kept = append(kept, r)
 			continue
 		}
 		if err := q.heldBack(r.Claim.Key); err != nil && votes {
@@ -242,7 +257,20 @@ func (q *pending) takeAcquires(b *batch) {
 			}
 		}
 	}
-	q.acquires = drop(q.acquires, taken)
+	if q.acquires = drop(q.acquires, taken); len(kept) > 0 {
+		q.acquires = append(kept, q.acquires...)
+	}
+}
+
+// note keeps acquires behind these releases, or with -1 no longer, while the releases that wait
+// do not fit into a flush.
+func (q *pending) note(releases []Release, by int) {
+	if q.behind == nil {
+		return
+	}
+	for i := range releases {
+		q.behind[releases[i].Claim.Line()] += by
+	}
 }
 
 // move appends a queue to what is taken, and empties it.
@@ -251,9 +279,14 @@ func move[T any](to, from *[]T) {
 	*from = drop(*from, len(*from))
 }
 
-// drop removes the first k of a queue and lets go of what they point to. The rest moves to the
-// front, so that a queue which is never empty does not grow for ever.
+// drop removes the first k of a queue and lets go of what they point to. If the rest is no
+// longer than that, it moves to the front, so that a queue which is never empty does not grow for
+// ever; a long one is not moved with each flush.
 func drop[T any](q []T, k int) []T {
+	if len(q) > 2*k {
+		clear(q[:k])
+		return q[k:]
+	}
 	rest := copy(q, q[k:])
 	clear(q[rest:])
 	return q[:rest]
@@ -275,6 +308,7 @@ func (q *pending) confirm(releases []Release, unreleased map[string]bool) []Rele
 	confirmed := releases[:0]
 	for _, r := range releases {
 		if r.Claim.Marks[q.node]&quorum.Behind != 0 && unreleased[r.Claim.Key] {
+			q.note([]Release{r}, 1)
 			q.releases = append(q.releases, r)
 			continue
 		}
@@ -291,7 +325,7 @@ func (q *pending) empty(now clock.Instant) pending {
 	past := func(r Release) bool { return r.Until <= now }
 	*q = pending{
 		node: q.node, releases: slices.DeleteFunc(all.releases, past),
-		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held,
+		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held, behind: all.behind,
 	}
 	return all
 }
@@ -397,6 +431,7 @@ func (q *pending) retake(now clock.Instant) {
 	clear(q.refused[len(rest):])
 	q.refused = rest
 	if len(due) > 0 {
+		q.note(due, 1)
 		q.releases = append(due, q.releases...)
 	}
 }
@@ -418,6 +453,7 @@ func (q *pending) apart(c *call, cause error) bool {
 		for i := range c.releases {
 			c.releases[i].rejected = &rejection{cause: cause, alone: true}
 		}
+		q.note(c.releases, 1)
 		q.releases = append(slices.Clone(c.releases), q.releases...)
 	case len(c.acquires) > 1:
 		q.requeue(c.acquires)

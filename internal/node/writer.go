@@ -293,7 +293,9 @@ func (n *writer) send() {
 	if len(b.calls) > 0 {
 		sent := n.Clock.Early()
 		n.conn.exec(b.commands())
-		n.observer.Called(n.Index, n.Clock.Early().Sub(sent))
+		took := n.Clock.Early().Sub(sent)
+		b.fit(took, n.Timeout)
+		n.observer.Called(n.Index, took)
 		n.takeReadings(reads)
 		n.handOut()
 	}

@@ -79,14 +79,17 @@ func (r *Round) Again(all bool) {
 }
 
 // Next is what the attempt does next. It notes the nodes of an Ask as asked: the caller must
-// send to all of them.
-func (r *Round) Next() (s grant.Step, nodes uint64, granted, all bool) {
+// send to all of them. If the caller may not ask, there are none.
+func (r *Round) Next(mayAsk bool) (s grant.Step, nodes uint64, granted, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.Asks.attempt
 	if s, nodes, _ = a.Next(); s == grant.Ask {
 		if r.Asks.Position == quorum.NoTicket { // the nodes say it soon
 			return grant.Wait, 0, true, a.All
+		}
+		if !mayAsk {
+			return s, 0, quorum.Count(a.Votes).Granted > 0, a.All
 		}
 		a.Ask(nodes)
 	}
@@ -254,7 +257,7 @@ func (r *Round) Position() *int64 {
 func (r *Round) HasPlace() bool { return r.Asks != nil && r.Asks.Position > 0 }
 
 // LineOf is the name that the round's process stands in line for.
-func (r *Round) LineOf() string { return r.Claim.Kind().line(r.Claim.Key) }
+func (r *Round) LineOf() string { return r.Claim.Line() }
 
 // SlotPosition is the place by which the round asks for a slot. Once the process has left the
 // line it asks without a place, which would put it there again.

@@ -82,6 +82,9 @@ func (c *Claim) Kind() Kind {
 	return c.kind
 }
 
+// Line is the name that the claim's process stands in line for.
+func (c *Claim) Line() string { return c.Kind().line(c.Key) }
+
 // Shared tells whether the claim is of a shared hold.
 func (c *Claim) Shared() bool { return c.kind == Shared{} }
 

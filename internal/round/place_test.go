@@ -24,7 +24,7 @@ func TestAPlaceIsToldUnlessTheLockIsThere(t *testing.T) {
 		r.GoOn()
 		for i, token := range c.tokens {
 			r.AskAll(false)
-			if step, _, _, _ := r.Next(); step == grant.Raise {
+			if step, _, _, _ := r.Next(true); step == grant.Raise {
 				t.Errorf("%s: it raises before its place is known", c.name)
 			}
 			r.Stand(i, grant.Standing{Known: true, Token: token}, quorum.Hearing{}, Lease{}, nil)
@@ -36,14 +36,14 @@ func TestAPlaceIsToldUnlessTheLockIsThere(t *testing.T) {
 		if tell == 0 {
 			continue
 		}
-		if step, _, _, _ := r.Next(); step != grant.Wait {
+		if step, _, _, _ := r.Next(true); step != grant.Wait {
 			t.Errorf("%s: got step %v while nodes are told; want to wait", c.name, step)
 		}
 		for i, token := range []quorum.Token{9, 12, 13} { // counters have moved
 			r.Grant(i, token, Lease{}, false)
 		}
 		r.AskAll(false)
-		if step, _, _, _ := r.Next(); step != grant.Raise {
+		if step, _, _, _ := r.Next(true); step != grant.Raise {
 			t.Errorf("%s: got step %v when all know the place; want a raise", c.name, step)
 		}
 	}

@@ -249,6 +249,11 @@ var lockMutants = []way{
 		edits: []edit{{"internal/acquire/releases.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", "	until := a.Clock.Early().Add(lease)\n	if BROKEN {\n		until = a.Clock.Early().Add(a.Bound(lease))\n	}\n	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: until, Entry: entry, Round: r}"}},
 	},
 	{
+		name: "a full queue refuses renewals", takes: "a queue that is full of asks refuses renewals and hand-overs too",
+		by:    "./internal/node TestAQueueFullOfAsksRefusesNothingElse",
+		edits: []edit{{"internal/node/node.go", "	case asks && len(n.queue.acquires) >= queueBound:", "	case (asks || BROKEN) && len(n.queue.acquires) >= queueBound:"}},
+	},
+	{
 		name: "a release is sent once", takes: "a release that failed is not repeated",
 		by:    ". TestARefusedReleaseIsRepeatedWithPauses",
 		edits: []edit{{"internal/node/replies.go", "			n.queue.refuse(r, cause, now)\n		}\n	}\n	n.mu.Unlock()", "			if !BROKEN {\n				n.queue.refuse(r, cause, now)\n			}\n		}\n	}\n	n.mu.Unlock()"}},
