@@ -109,6 +109,24 @@ func TestTheEndOfAWaitIsToldInOneLine(t *testing.T) {
 	})
 }
 
+// A name that is free on one node has an attempt follow the other, and the wait end within one.
+func TestAWaitThatEndsWithinAnAttemptNamesItsSubjectOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		other := lockerOver(t, nodes)
+		warm(t, other) // so that it holds on all three
+		mustAcquire(t, other, "orders/42", redlock.WithTTL(redlock.DefaultMaxTTL), redlock.WithFixedLease())
+		for wait := 300 * time.Millisecond; wait < 330*time.Millisecond; wait += time.Millisecond {
+			nodes.Node(0).Miniredis().Del("orders/42")
+			_, err := l.Acquire(t.Context(), "orders/42", redlock.WithWait(wait))
+			wantError(t, "Acquire", err, redlock.ErrNotAcquired)
+			if text := fmt.Sprint(err); strings.Count(text, "acquire orders/42") != 1 {
+				t.Errorf("after %v: got %q; want its subject once", wait, text)
+			}
+		}
+	})
+}
+
 // A Sentinel answers, and will never have a script.
 func TestAServerWithoutScriptsIsMisconfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

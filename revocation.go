@@ -303,7 +303,7 @@ func (c *revokeCall) ask(ctx context.Context, owners []string) {
 	}
 }
 
-// refusal is why nobody can be asked: no node has passed a request on, and none will.
+// refusal returns an error if nobody can be asked: no node has passed a request on, and none will.
 func (c *revokeCall) refusal() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,7 +85,7 @@ func (s *slowStart) carry(client net.Conn) {
 			}
 		}
 	}()
-	time.Sleep(time.Until(<-up))
+	<-time.After(time.Until(<-up))
 	_, _ = io.Copy(client, server)
 }
 

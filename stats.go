@@ -321,7 +321,7 @@ func (e *unreleasedError) Unwrap() []error {
 	return causes
 }
 
-// unconfirmed is what Close says of the holds that it ended; nil: nothing.
+// unconfirmed returns what Close says of the holds that it ended; nil if nothing.
 func (l *Locker) unconfirmed(c hold.Closing) (err error) {
 	if c.Failed > 0 {
 		err = fault.Errorf("redlock: close: %d of %d releases not confirmed, the first: %w", c.Failed, c.Held, c.First)

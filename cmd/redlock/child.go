@@ -193,7 +193,7 @@ func parseSignal(flag, name string) (os.Signal, error) {
 	return nil, cli.Usagef("%s %s: there is no such signal", flag, name)
 }
 
-// leadsSession tells whether this program was started in a session of its own.
+// leadsSession reports whether this program was started in a session of its own.
 func leadsSession() bool {
 	id, err := unix.Getsid(0)
 	return err == nil && id == os.Getpid()

@@ -28,7 +28,7 @@ import (
 // sooner is never seen.
 var parent = os.Getppid()
 
-// parentGlance is how often hold looks whether that one still lives.
+// parentGlance is the time between two looks whether that one still lives.
 const parentGlance = time.Second
 
 func holdCommand(a *app) cli.Command {

@@ -86,7 +86,7 @@ func processes() map[int]process {
 // descendants.
 func descendants(except map[int]bool) []int { return below(processes(), except) }
 
-// childless tells whether there are surely none.
+// childless reports whether there are surely none.
 func childless(except map[int]bool) bool {
 	all := processes()
 	return all != nil && len(below(all, except)) == 0

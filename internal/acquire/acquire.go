@@ -235,7 +235,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Success
 			if errors.Is(failed.Cause, fault.ErrClosed) {
 				last = nil
 			}
-			return Success{}, joined(failed.Words, last)
+			return Success{}, acq.a.Door.Ended(acq.name.Key, joined(failed.Cause, last))
 		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
 			continue // at once: a node that abstained may vote by now
 		case failed.hopeless():

@@ -452,7 +452,7 @@ func (k *Keeper) Close(until clock.Instant, returned func()) (c Closing) {
 	return c
 }
 
-// worked tells whether a function runs under the hold.
+// worked reports whether a function runs under the hold.
 func (h *Hold) worked() bool { return h.Working.Load() > 0 }
 
 // leave ends holds of one Keeper, and waits for their releases until then.

@@ -27,7 +27,7 @@ func (c Config) accepts(r Record) bool {
 // change leads to ours, or back: Cluster.Add or Shrink, by a client with the longer one.
 var ErrNextList = errors.New("a change of the list leads to this client's")
 
-// nextTo tells whether the node's list differs from ours by one node, which one of them lacks.
+// nextTo reports whether the node's list differs from ours by one node, which one of them lacks.
 func (c Config) nextTo(o Observation) bool {
 	r := o.Record
 	return o.Recorded && !o.Refused && len(without(r.Names, c.sorted))+len(without(c.sorted, r.Names)) == 1
