@@ -309,7 +309,11 @@ func (c *connection) look() error {
 	late := c.clock.NewTimer(c.timeout) // a round has as long again, for the flush
 	defer late.Stop()
 	if idle := c.idle(); idle > 0 {
-		if err := c.survey(idle, late.C); err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
+		err := c.survey(idle, late.C)
+		if errors.Is(err, round.ErrTimeout) {
+			c.raise() // what lay in the pool may not be up
+		}
+		if err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
 			return err
 		}
 	}
@@ -362,22 +366,28 @@ func (c *connection) survey(idle int, late <-chan time.Time) error {
 	}
 }
 
-// await has the pool set up a connection, and blocks until it is up: the dial, TLS, HELLO, AUTH
-// and INFO have DialShare node timeouts together, no matter the client's own timeouts. One
-// that is not up when it is late goes on coming up, for a later flush.
+// raise has the pool set up a connection, one at a time, and does not wait: the dial, TLS,
+// HELLO, AUTH and INFO have DialShare node timeouts together, no matter the client's own.
+func (c *connection) raise() {
+	if c.coming != nil {
+		return
+	}
+	coming := make(chan error, 1)
+	c.coming = coming
+	c.asking.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
+		defer cancel()
+		coming <- c.misdialled(c.askOver(ctx, c.dials))
+	})
+}
+
+// await blocks until a new connection is up. One that is not when it is late goes on coming up,
+// for a later flush.
 func (c *connection) await(late <-chan time.Time) error {
 	if len(c.coming) > 0 { // of an earlier flush: it may have been forgotten since
 		c.failure, c.coming = <-c.coming, nil
 	}
-	if c.coming == nil {
-		coming := make(chan error, 1)
-		c.coming = coming
-		c.asking.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), DialShare*c.timeout)
-			defer cancel()
-			coming <- c.misdialled(c.askOver(ctx, c.dials))
-		})
-	}
+	c.raise()
 	slow := c.clock.NewTimer(c.timeout / 3)
 	defer slow.Stop()
 	refused := make(chan error, 1)
