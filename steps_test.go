@@ -52,7 +52,9 @@ func TestALockOutlivesTheStepOfOneClockAndEndsWithThatOfAQuorum(t *testing.T) {
 // A quorum of clocks that jump forward expire a lock that is held. The pair shows
 // what the watch is worth to a contender who has seen the nodes before.
 func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
-	for _, watched := range []bool{true, false} {
+	const tries = 4
+	for try := range tries {
+		watched := try == 0
 		servers := testserver.Need(t, 5, redisserver.Config{FakeClock: true})
 		var opts []redlock.Option
 		if !watched {
@@ -78,10 +80,13 @@ func TestTheStepOfAQuorumMakesTwoHoldersOnlyWithoutTheWatch(t *testing.T) {
 		switch {
 		case watched && err == nil && held.Err() == nil:
 			t.Errorf("watched: a second holder, token %v, while %v of the first one's validity is left", second.Token(), held.Remaining())
-		case !watched && (err != nil || held.Err() != nil):
-			t.Errorf("unwatched: got %v and %v; want two holders, or this test shows nothing", err, held.Err())
+		case !watched && err == nil && held.Err() == nil:
+			return
+		case !watched: // a node of a busy machine was down for a moment, and the lock was confirmed behind it
+			t.Logf("unwatched: got %v and %v; want two holders", err, held.Err())
 		}
 	}
+	t.Errorf("unwatched: one holder in each of %d tries; want two, or this test shows nothing", tries-1)
 }
 
 // acquiredOnAll acquires until the key is on every server: an acquire that a slow one meets

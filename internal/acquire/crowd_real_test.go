@@ -22,7 +22,7 @@ import (
 // TryAcquire of free names failed, and once all were released it got none for minutes.
 func TestALockerWaitsForThousandsOfNames(t *testing.T) {
 	testkit.NotRaced(t)
-	names := testkit.Of(10000, 30000)
+	names := testkit.Of(6000, 30000)
 	const lease = 5 * time.Second
 	servers := testserver.Need(t, 3, redisserver.Config{})
 	open := func() *redlock.Locker {
