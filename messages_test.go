@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/redlocktest"
 )
@@ -113,11 +114,10 @@ func TestTheEndOfAWaitIsToldInOneLine(t *testing.T) {
 func TestAWaitThatEndsWithinAnAttemptNamesItsSubjectOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := newLocker(t, 3)
-		other := lockerOver(t, nodes)
-		warm(t, other) // so that it holds on all three
-		mustAcquire(t, other, "orders/42", redlock.WithTTL(redlock.DefaultMaxTTL), redlock.WithFixedLease())
+		for _, n := range nodes.Nodes()[1:] {
+			testkit.Must(t, n.Miniredis().Set("orders/42", "another's"))
+		}
 		for wait := 300 * time.Millisecond; wait < 330*time.Millisecond; wait += time.Millisecond {
-			nodes.Node(0).Miniredis().Del("orders/42")
 			_, err := l.Acquire(t.Context(), "orders/42", redlock.WithWait(wait))
 			wantError(t, "Acquire", err, redlock.ErrNotAcquired)
 			if text := fmt.Sprint(err); strings.Count(text, "acquire orders/42") != 1 {

@@ -93,8 +93,9 @@ func TestALockThatNoQuorumLengthensIsLostBeforeTheStart(t *testing.T) {
 		if main.ExitCode(err) != 124 || !errors.Is(err, redlock.ErrLost) || !errors.Is(err, redlock.ErrNoQuorum) {
 			t.Errorf("got %v, exit status %d; want it lost, 124, for want of a quorum", err, main.ExitCode(err))
 		}
-		if took > left+100*time.Millisecond || took < left-100*time.Millisecond {
-			t.Errorf("got it given up after %v; want %v, when it ended", took, left)
+		// An extension that is under way when the lock ends takes two node timeouts at most.
+		if took > left+2*redlock.DefaultNodeTimeout || took < left-100*time.Millisecond {
+			t.Errorf("got it given up after %v; want %v, when it ended, or an extension later", took, left)
 		}
 	})
 }
