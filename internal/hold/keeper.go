@@ -430,7 +430,7 @@ func (k *Keeper) Extend(ctx context.Context, holds []*Hold, ttl time.Duration) e
 	return cmp.Or(errs...)
 }
 
-// Closing is what became of the holds that Close ended.
+// Closing counts the holds that Close ended.
 type Closing struct {
 	Held, Failed int      // how many there were, and of how many the release was not confirmed
 	First        error    // of those, why

@@ -324,7 +324,7 @@ func (b *batch) reset() {
 	empty(&b.arena)
 }
 
-// most is how many releases a flush takes, and how many asks.
+// most bounds the releases of a flush, and its asks.
 func (b *batch) most() int { return AcquiresPerFlush - b.less }
 
 // fit takes in how long a flush took. A node, or a client, that is short of processor time takes

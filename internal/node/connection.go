@@ -309,11 +309,7 @@ func (c *connection) look() error {
 	late := c.clock.NewTimer(c.timeout) // a round has as long again, for the flush
 	defer late.Stop()
 	if idle := c.idle(); idle > 0 {
-		err := c.survey(idle, late.C)
-		if errors.Is(err, round.ErrTimeout) {
-			c.raise() // what lay in the pool may not be up
-		}
-		if err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
+		if err := c.survey(idle, late.C); err == nil || undialled(err) || errors.Is(err, round.ErrTimeout) {
 			return err
 		}
 	}
@@ -361,6 +357,7 @@ func (c *connection) survey(idle int, late <-chan time.Time) error {
 		case <-next.C:
 			all()
 		case <-late:
+			c.raise() // what lay in the pool may not be up
 			return round.ErrTimeout
 		}
 	}

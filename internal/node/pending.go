@@ -325,7 +325,7 @@ func (q *pending) empty(now clock.Instant) pending {
 	past := func(r Release) bool { return r.Until <= now }
 	*q = pending{
 		node: q.node, releases: slices.DeleteFunc(all.releases, past),
-		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held, behind: all.behind,
+		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held,
 	}
 	return all
 }

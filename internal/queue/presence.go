@@ -37,7 +37,7 @@ type Presence struct {
 	everything []asking        // by node: whether it is being asked about every name
 }
 
-// asking is how far askAll is with a node.
+// asking is the state of askAll at a node.
 type asking uint8
 
 const (
