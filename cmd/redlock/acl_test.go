@@ -39,7 +39,7 @@ var usedRights = []struct {
 	{"status", `admin nodes admit --yes; admin exec k sleep 1 & sleep 0.5; redlock status k`, nil},
 	{"revoke", `admin nodes admit --yes; admin exec --revocable k sleep 5 & sleep 0.5; redlock revoke k`, []string{"+script|load"}},
 	{"release", `admin nodes admit --yes; admin hold k & sleep 0.5; redlock release k --force --yes`, nil},
-	{"lock,wait,share,status,doctor", `admin nodes admit --yes; redlock doctor; [ $? -lt 2 ]`, []string{"~k"}},
+	{"lock,wait,share,lead,status,doctor", `admin nodes admit --yes; redlock doctor; [ $? -lt 2 ]`, []string{"~k"}},
 }
 
 // ruled plays the line as a user with these rules, on a server without a record, and returns

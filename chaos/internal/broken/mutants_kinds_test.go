@@ -72,7 +72,7 @@ var kindMutants = []way{
 	{
 		name: "a campaign beside a lead", takes: "who lost an election stands for it again while its lead still runs",
 		by: ". TestALossIsFollowedByACampaignOnlyOnceLeadHasReturned",
-		edits: []edit{{"election.go", "		err, loss := l.reign(ctx, lock, lead)\n", `		var loss error
+		edits: []edit{{"election.go", "	\"context\"\n", "	\"context\"\n	\"errors\"\n"}, {"election.go", "		err, loss := l.reign(ctx, lock, lead)\n", `		var loss error
 		if BROKEN {
 			ended := make(chan struct{})
 			go func() {
