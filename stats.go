@@ -292,9 +292,8 @@ func (e *unreleasedError) Error() string {
 		if i > 0 {
 			b.WriteString(";")
 		}
-		fmt.Fprintf(&b, " on node %d (%s)", u.node, u.name)
-		b.WriteString(": " + listed(u.names))
-		fmt.Fprintf(&b, ": %s; blocked there for up to %v", fault.Unnamed(u.cause.Error()), max(u.left, time.Second).Round(time.Second))
+		fmt.Fprintf(&b, " on node %d (%s): %s: %s; blocked there for up to %v", u.node, u.name, listed(u.names),
+			fault.Unnamed(u.cause.Error()), max(u.left, time.Second).Round(time.Second))
 	}
 	return b.String()
 }

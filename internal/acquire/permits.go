@@ -25,22 +25,19 @@ const (
 
 // permits are given to the acquisitions that want to ask, first in, first out.
 type permits struct {
-	mu   sync.Mutex // guards the fields below, and seat.called
+	mu   sync.Mutex // guards the fields below, and permit.called
 	free int
-	line list.List // of *seat
+	line list.List // of *permit
 }
 
-// seat is a place in that line. An acquisition that need not wait has none, and allocates nothing.
-type seat struct {
-	wake   chan struct{} // of the Sleeper on which it waits
-	called bool          // it has the permit
-}
-
-// permit is an acquisition's leave to ask the nodes. Only its goroutine uses it.
+// permit is an acquisition's leave to ask the nodes, or its place in that line. Only its
+// goroutine uses it, but for called.
 type permit struct {
-	of   *permits
-	held bool
-	at   *list.Element // its seat; nil if it is not in line
+	of     *permits
+	wake   chan struct{} // of the Sleeper on which it waits
+	held   bool
+	called bool          // its turn has come, and its goroutine has still to look
+	at     *list.Element // its place; nil if it is not in line
 }
 
 // take reports whether the caller has the permit. If not, it stands in line, and wake is told
@@ -53,16 +50,14 @@ func (p *permit) take(of *permits, wake chan struct{}) bool {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	switch {
-	case p.held:
-	case p.at != nil:
-		if p.held = p.at.Value.(*seat).called; p.held {
-			p.at = nil
-		}
+	case p.called:
+		p.held, p.called, p.at = true, false, nil
+	case p.held || p.at != nil:
 	case of.free > 0: // so nobody is in line
 		of.free--
 		p.held = true
 	default:
-		p.at = of.line.PushBack(&seat{wake: wake})
+		p.wake, p.at = wake, of.line.PushBack(p)
 	}
 	return p.held
 }
@@ -76,10 +71,10 @@ func (p *permit) end() {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	switch {
-	case p.at != nil && !p.at.Value.(*seat).called:
-		of.line.Remove(p.at)
-	case p.held || p.at != nil:
+	case p.held || p.called:
 		of.passLocked()
+	case p.at != nil:
+		of.line.Remove(p.at)
 	}
 	*p = permit{}
 }
@@ -91,10 +86,10 @@ func (o *permits) passLocked() {
 		o.free++
 		return
 	}
-	s := o.line.Remove(first).(*seat)
-	s.called = true
+	p := o.line.Remove(first).(*permit)
+	p.called = true
 	select {
-	case s.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default: // it is woken already, and has still to look
 	}
 }
