@@ -3,7 +3,9 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,6 +304,55 @@ func TestTheFirstAttemptAfterTheNetworkForgotTheConnectionsSucceeds(t *testing.T
 				must(t, err)
 				must(t, lock.Release(t.Context()))
 			}
+		})
+	}
+}
+
+// So do the first questions beside it, which no look goes before.
+func TestTheFirstQuestionAfterTheNetworkForgotTheConnectionsIsAnswered(t *testing.T) {
+	t.Parallel()
+	servers := needMasters(t, 3, redisserver.Config{})
+	for name, ask := range map[string]func(*redlock.Locker) error{
+		"Inspect": func(l *redlock.Locker) error {
+			in, err := l.Inspect(t.Context(), "orders/42")
+			for _, n := range in.Nodes {
+				err = errors.Join(err, n.Err)
+			}
+			return err
+		},
+		"Status": func(l *redlock.Locker) error {
+			if votes := status(t, l).Votes(); votes < len(servers) {
+				return fmt.Errorf("%d votes", votes)
+			}
+			return nil
+		},
+		"Revoke": func(l *redlock.Locker) error {
+			if err := l.Revoke(t.Context(), "orders/42"); !errors.Is(err, redlock.ErrNotHeld) {
+				return fmt.Errorf("got %w; want ErrNotHeld", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxies := behind(t, servers)
+			var clients []redis.UniversalClient
+			for _, p := range proxies {
+				c := redis.NewClient(&redis.Options{Addr: p.Addr()})
+				t.Cleanup(func() { _ = c.Close() })
+				clients = append(clients, c)
+			}
+			l := lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames("a", "b", "c"))
+			warm(t, l)
+			eventually(t, 10*time.Second, func() bool { // the Locker is idle
+				return !slices.ContainsFunc(clients, func(c redis.UniversalClient) bool {
+					return c.PoolStats().IdleConns != 1 || c.PoolStats().TotalConns != 1
+				})
+			})
+			for _, p := range proxies {
+				p.HalfOpen()
+			}
+			must(t, ask(l))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,14 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// farConn is a connection to a node whose replies take a constant time longer.
+// farConn is a connection to a node whose replies take longer by so long.
 type farConn struct {
 	net.Conn          // to the node
 	replies  net.Conn // what has arrived
 	forget   func()   // what is under way
 }
 
-func newFarConn(node net.Conn, by time.Duration) net.Conn {
+func newFarConn(node net.Conn, by *atomic.Int64) net.Conn {
 	type reply struct {
 		data []byte
 		due  time.Time
@@ -39,7 +40,7 @@ func newFarConn(node net.Conn, by time.Duration) net.Conn {
 			if err != nil {
 				return
 			}
-			way <- reply{bytes.Clone(buf[:n]), time.Now().Add(by)}
+			way <- reply{bytes.Clone(buf[:n]), time.Now().Add(time.Duration(by.Load()))}
 		}
 	}()
 	go func() {
@@ -72,6 +73,14 @@ func (c *farConn) Close() error {
 
 // farLocker is a Locker over in-process nodes that answer after so long. It is warm.
 func farLocker(t *testing.T, by time.Duration, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	var away atomic.Int64
+	away.Store(int64(by))
+	return movingLocker(t, &away, opts...)
+}
+
+// movingLocker is farLocker over nodes that move.
+func movingLocker(t *testing.T, by *atomic.Int64, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
 	nodes := redlocktest.Start(t, 3)
 	var clients []redis.UniversalClient
@@ -159,6 +168,34 @@ func farMastersServe(t *testing.T, away, ttl time.Duration, kinds int) {
 	t.Logf("%d of %d tries, %d of %d holds kept, %d renewals failed", got, tries, kept, len(held), failed)
 	if got < tries || kept < len(held) || failed > 0 {
 		t.Error("want all, and none failed")
+	}
+}
+
+// A route changes: what is known of the distance then closes each connection that is good, once.
+func TestMastersThatMoveAwayAreUsedAgain(t *testing.T) {
+	for _, outage := range []bool{false, true} {
+		for _, ms := range []int{100, 150, 220} {
+			t.Run(fmt.Sprintf("%d ms, outage %t", ms, outage), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var by atomic.Int64
+					by.Store(int64(time.Millisecond))
+					l := movingLocker(t, &by)
+					held := mustAcquire(t, l, "held")
+					if outage {
+						by.Store(int64(400 * time.Millisecond))
+						pause(3 * time.Second)
+					} else {
+						mustRelease(t, held) // who holds is never silent
+						pause(3 * time.Second)
+					}
+					by.Store(int64(time.Duration(ms) * time.Millisecond))
+					const tries = 10
+					if got := tryAll(t, l, tries, 2813*time.Millisecond); got < tries-2 || outage && held.Err() != nil {
+						t.Errorf("%d of %d tries, held: %v; want all but two, and the hold", got, tries, held.Err())
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ import (
 // When ctx ends, Campaign returns as soon as lead has: with lead's error, and the loss if
 // the leadership was lost before. If it ends while Campaign waits in line, it returns
 // Acquire's error, and leaves nothing on any node. Where the Locker is closed meanwhile, the
-// error is ErrClosed with lead's, as of Do. A panic of lead resigns and goes on. Other errors
+// error is ErrClosed, with lead's if it failed. A panic of lead resigns and goes on. Other errors
 // are Acquire's; with WithWait, each wait is bounded. WithShared, WithLimit and WithMinHold
 // are refused with ErrInvalidOption.
 //

@@ -208,7 +208,7 @@ func ExampleLocker_TryAcquire() {
 	// nobody can say: raise an alarm
 }
 
-// Do acquires, runs the function and releases, also after an error or a panic.
+// TryDo does the work, or leaves it to another who does.
 func ExampleLocker_TryDo() {
 	nodes := fiveNodes()
 	defer nodes.Close()
@@ -230,6 +230,7 @@ func ExampleLocker_TryDo() {
 	// left out: true
 }
 
+// Do acquires, runs the function and releases, also after an error or a panic.
 func ExampleLocker_Do() {
 	nodes := fiveNodes()
 	defer nodes.Close()

@@ -211,11 +211,13 @@ func inspectNode(ctx context.Context, n *node.Node, key string) NodeInspection {
 	return in
 }
 
-// ask puts one question to a node, with as much time as a call beside the writer has.
-func ask(ctx context.Context, n *node.Node, send func(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error), question func(redis.Pipeliner) error) ([]redis.Cmder, error) {
-	ctx, cancel := n.Bound(ctx)
-	defer cancel()
-	return send(ctx, question)
+// ask puts one question to a node.
+func ask(ctx context.Context, n *node.Node, send func(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error), question func(redis.Pipeliner) error) (cmds []redis.Cmder, err error) {
+	err = n.Ask(ctx, func(ctx context.Context) (err error) {
+		cmds, err = send(ctx, question)
+		return err
+	})
+	return cmds, err
 }
 
 // readOwner reads who holds the key alone. With other it is there, and no string.

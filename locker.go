@@ -52,7 +52,7 @@ type core struct {
 	looks    sync.WaitGroup // calls to nodes of Inspect, Campaign, Observe and Revoke; holds that outlive Do
 	requests *hold.Requests
 	watcher  *observe.Watcher
-	work     sync.WaitGroup  // functions of Do, DoAll and Campaign, until what they held is released
+	work     sync.WaitGroup  // functions of Do, TryDo, DoAll and Campaign, until what they held is released
 	closing  context.Context //nolint:containedctx // it ends when Close begins, for those that wait and for those functions
 	shut     context.CancelFunc
 }

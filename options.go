@@ -191,7 +191,7 @@ func WithReentry() LockOption { return lockOption(func(t *terms) { t.reentry = t
 
 // WithMaxHold bounds how long a lock is held, renewals included: after d it is
 // released and its context ends with ErrMaxHold. It catches a lock that was
-// forgotten. So it is released under a function of Do, DoAll or Campaign that still runs,
+// forgotten. So it is released under a function of Do, TryDo, DoAll or Campaign that still runs,
 // which may meet the next holder. Zero means no bound.
 func WithMaxHold(d time.Duration) LockOption { return lockOption(func(t *terms) { t.maxHold = d }) }
 
@@ -251,7 +251,7 @@ func WithRetry(least, most time.Duration) Option {
 	return lockerOption(func(c *config) { c.retryMin, c.retryMax = least, most })
 }
 
-// WithCloseTimeout bounds Close, and so how long functions of Do, DoAll and Campaign may take
+// WithCloseTimeout bounds Close, and so how long functions of Do, TryDo, DoAll and Campaign may take
 // to return while their locks stay held: give more than they need, and two node timeouts. It
 // must be positive. The default is DefaultCloseTimeout, 2s.
 func WithCloseTimeout(d time.Duration) Option {

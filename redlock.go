@@ -373,8 +373,8 @@ func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
 
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
 // that wait end with ErrClosed, and so does every later one. Functions of Do, TryDo, DoAll
-// and Campaign are asked to return, by their contexts; what they hold is released when they
-// have. Close waits for them within the close timeout, and leaves two node timeouts of it, or
+// and Campaign are asked to return, by the contexts that they were given; what they hold is
+// released when they have, and Lock.Context ends then. Close waits for them within the close timeout, and leaves two node timeouts of it, or
 // half, for releases: then it releases what they hold all the same. Called by such a
 // function, it waits that long. Clients given to New stay open. A node that does not take a
 // release, of a lock that is held or of one that ended before, is tried again until the close
@@ -413,10 +413,10 @@ func (l *Locker) Close() error {
 		l.presence.Await()
 		l.tracker.Close()
 		l.recorder.observers.Close() // last: what ends may have something to tell
-		for _, say := range l.cfg.lastWords {
-			say()
-		}
 	})
+	for _, say := range l.cfg.lastWords {
+		say()
+	}
 	left := l.unreleased()
 	for _, c := range l.own {
 		_ = c.Close() // a socket that broke while it lay idle says so here, under TLS: no release's failure

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -97,10 +98,16 @@ func TestAFlushFitsTheTimeThatANodeTakes(t *testing.T) {
 		{"slow", []int{1, 30}, AcquiresPerFlush / 2},
 		{"slow for long", []int{1, 30, 30, 30, 30, 30, 30}, leastPerFlush},
 		{"slow, and quick again", []int{1, 30, 30, 2}, AcquiresPerFlush / 2},
+		{"far away, and reset at once", []int{100, 101, -1, 100, 101}, AcquiresPerFlush},
+		{"down", []int{1, -160}, AcquiresPerFlush / 2},
 	} {
 		var b batch
 		for _, took := range tt.took {
-			b.fit(time.Duration(took)*time.Millisecond, timeout)
+			var err error
+			if took < 0 { // it failed
+				took, err = -took, net.ErrClosed
+			}
+			b.fit(time.Duration(took)*time.Millisecond, err, timeout)
 		}
 		if got := b.most(); got != tt.want {
 			t.Errorf("%s: the next flush takes %d asks; want %d", tt.what, got, tt.want)

@@ -105,8 +105,8 @@ func (c *connection) load(scripts []*lua.Script) error {
 
 // exec sends the commands: by itself where there is one, otherwise in a
 // pipeline. Each command keeps its own error. It is sent a second time only after
-// errUndialled, which says that nothing was sent.
-func (c *connection) exec(cmds []redis.Cmder) {
+// errUndialled, which says that nothing was sent. It returns the first error.
+func (c *connection) exec(cmds []redis.Cmder) error {
 	w, sent := c.pin(), c.clock.Early()
 	err := c.send(w, cmds)
 	// Nothing was sent, and the pinned client may not dial by itself (pinnable). The client
@@ -128,6 +128,7 @@ func (c *connection) exec(cmds []redis.Cmder) {
 	if err == nil {
 		c.trip = c.clock.Early().Sub(sent)
 	}
+	return err
 }
 
 // send sends the commands over w. It returns the first of their errors. The client's timeouts
@@ -335,6 +336,7 @@ func (c *connection) survey(idle int, late <-chan time.Time) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end() // so that none waits for a connection any more
 	within := c.patience()
+	c.trip = 0 // by its answer: a node that is farther by now must not lose good connections again
 	answers, asked := make(chan error, idle+1), 1
 	c.ask(ctx, within, answers)
 	next := c.clock.NewTimer(c.timeout / firstLook)

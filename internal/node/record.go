@@ -125,17 +125,32 @@ func (n *Node) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(ctx, limit)
 }
 
-// Look reads one node and publishes what was seen, beside the writer and over any connection.
-// That a caller did not wait for the answer says nothing about the node. Nor does a connection
-// that the server closed while it lay idle: another one is tried.
-func (n *Node) Look(ctx context.Context, counted bool) {
-	bounded, cancel := n.Bound(ctx)
-	defer cancel()
-	sent := n.Clock.Now()
-	_, err := n.observe(bounded, n.Calls, counted, nil)
-	for tries := 0; errors.Is(err, net.ErrClosed) && tries < PoolSize; tries++ {
-		_, err = n.observe(bounded, n.Calls, counted, nil)
+// Ask puts a question to the node that changes nothing there, beside the writer and over any
+// connection. One that was closed, or forgotten, while it lay idle says nothing about the node:
+// the question is put again, after a silence once.
+func (n *Node) Ask(ctx context.Context, question func(ctx context.Context) error) error {
+	for tries, silent := 0, false; ; tries++ {
+		bounded, cancel := n.Bound(ctx)
+		idle := !n.writer.conn.mayDial()
+		err := question(bounded)
+		again := errors.Is(err, net.ErrClosed) && tries < PoolSize
+		if idle && !silent && !again && err != nil && n.Clock.Over(bounded) {
+			silent, again = true, true
+		}
+		if cancel(); !again || n.Clock.Over(ctx) {
+			return err
+		}
 	}
+}
+
+// Look reads one node and publishes what was seen. That a caller did not wait for the answer
+// says nothing about the node.
+func (n *Node) Look(ctx context.Context, counted bool) {
+	sent := n.Clock.Now()
+	err := n.Ask(ctx, func(ctx context.Context) error {
+		_, err := n.observe(ctx, n.Calls, counted, nil)
+		return err
+	})
 	if err != nil && !n.Clock.Over(ctx) {
 		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}

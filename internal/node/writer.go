@@ -292,9 +292,9 @@ func (n *writer) send() {
 	b.addPolls() // they count nothing that a clock could spoil
 	if len(b.calls) > 0 {
 		sent := n.Clock.Early()
-		n.conn.exec(b.commands())
+		err := n.conn.exec(b.commands())
 		took := n.Clock.Early().Sub(sent)
-		b.fit(took, n.Timeout)
+		b.fit(took, err, n.Timeout)
 		n.observer.Called(n.Index, took)
 		n.takeReadings(reads)
 		n.handOut()
