@@ -204,8 +204,16 @@ var lockMutants = []way{
 	},
 	{
 		name: "silence confirms", takes: "a node that does not answer confirms an extension",
-		by:    ". TestAnExtensionIsConfirmedByAQuorumOnly",
+		by:    ". TestAnExtensionWhoseContextEndsBlamesNoNode",
 		edits: []edit{{"internal/node/extension.go", "*c = confirmation{outcome: quorum.Unknown, cause: cause}", "if *c = (confirmation{outcome: quorum.Unknown, cause: cause}); BROKEN {\n					c.outcome = quorum.Granted\n				}"}},
+	},
+	{ // no scenario shows it any more: behind a silence a node is asked first, and what it pushed counts no more
+		name: "lease from the push", takes: "what a release granted lasts from when its heir hears of it, not from its sign of life",
+		by: "./internal/acquire TestAReleaseGrantsToTheFirstInLine",
+		edits: []edit{{"internal/node/replies.go", "since := clock.Instant(p.Reading * int64(time.Millisecond))", `since := clock.Instant(p.Reading * int64(time.Millisecond))
+		if BROKEN {
+			since = n.Clock.Early()
+		}`}},
 	},
 	{
 		name: "validity from the confirmation", takes: "an extension counts from when it was confirmed",

@@ -12,7 +12,7 @@ var stayWays = []way{
 		seed:  14,
 		edits: []edit{{"internal/acquire/releases.go", "	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: a.Clock.Early().Add(lease), Entry: entry, Round: r}", `	until := a.Clock.Early().Add(lease)
 	if BROKEN {
-		until = a.Clock.Early().Add(a.Bound(lease))
+		until = a.Clock.Early().Add(a.Bound(lease) / 2)
 	}
 	return node.Release{Claim: c, Life: clock.Milliseconds(lease), Until: until, Entry: entry, Round: r}`}},
 	},
@@ -41,6 +41,7 @@ var stayWays = []way{
 	{
 		name: "nobody says that it is lost", takes: "Done stays open where a lock is lost",
 		finds: []chaos.Rule{chaos.LateNotice},
+		seed:  1,
 		edits: []edit{{"internal/hold/hold.go", "	if cancel != nil {\n		cancel(cause)\n	}\n	return true", `	if BROKEN && why >= Lapsed {
 		cancel = nil
 	}
@@ -67,8 +68,8 @@ var passWays = []way{
 	{
 		name: "a lost pass is forgotten", takes: "a lock that was not passed on stays where it was",
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
-		kinds: []chaos.Break{chaos.LoseReplies, chaos.Crash, chaos.CutReplies},
-		seed:  188, far: true, load: passing,
+		kinds: []chaos.Break{chaos.LoseRequests, chaos.CutRequests, chaos.LoseReplies},
+		seed:  161, far: true, load: passing,
 		edits: []edit{{"internal/node/replies.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
 		h.Round.Deliver(n.Index, v, err)
 		return recheck

@@ -69,15 +69,6 @@ var queueWays = []way{
 // part.
 var grantWays = []way{
 	{
-		name: "lease from the push", takes: "what a release granted lasts from when its heir hears of it, not from its sign of life",
-		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "heir-stops",
-		seed: 19, // by most others too few signs of life were out when the heir stopped, or too many: those nodes count no grant before they are asked again
-		edits: []edit{{"internal/node/replies.go", "since := clock.Instant(p.Reading * int64(time.Millisecond))", `since := clock.Instant(p.Reading * int64(time.Millisecond))
-		if BROKEN {
-			since = n.Clock.Early()
-		}`}},
-	},
-	{
 		name: "no rollback of a grant", takes: "what releases granted to an attempt that brought no lock stays",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
 		kinds: []chaos.Break{chaos.Slow, chaos.LoseReplies, chaos.Jitter},

@@ -52,7 +52,7 @@ var shareWays = []way{
 	{
 		name: "shared extension past the end", takes: "a renewal brings one back whose lease has ended, or who was released",
 		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.KeyEnd},
-		seed:  6,
+		seed:  37,
 		edits: []edit{script("extend_shared", "if ownEnd < now then", "if false then")},
 	},
 	{

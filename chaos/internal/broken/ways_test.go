@@ -56,8 +56,8 @@ var lockWays = []way{
 	},
 	{
 		name: "extend that resurrects", takes: "an extension creates the key where there is none",
-		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders},
-		seed:  6,
+		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.Orphan},
+		seed:  21,
 		edits: []edit{script("extend", "out[i] = redis.call('EXISTS', KEYS[1 + i]) * 2", `redis.call('SET', KEYS[1 + i], ARGV[1 + i], 'PX', ARGV[1 + n + i])
     out[i] = 1`)},
 	},
