@@ -50,8 +50,8 @@ type ChangeProgress struct {
 //
 // ErrInvalidNode: name is none of this Locker's nodes, or was always in the list.
 // ErrStragglers: clients have the list before the cluster's (ChangeOptions.EndStragglers).
-// ErrMisconfigured: the new node has data, is a replica, is of another cluster or was
-// retired, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
+// ErrMisconfigured: the new node has data, is a replica, is of another
+// cluster, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
 // answer. With these nothing is changed. ErrContested: another operator changes
 // the list at the same time, or an earlier one's change to another list had to be finished first.
 //

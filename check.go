@@ -183,10 +183,8 @@ const (
 	FindingOtherNodes  FindingCode = "other-n"            // its record has another number of nodes
 	FindingForeign     FindingCode = "other-cluster"      // it belongs to another cluster
 	FindingRecord      FindingCode = "record"             // its membership record can't be read
-	FindingNames       FindingCode = "node-names"         // the record knows the nodes by other names
 	FindingListChange  FindingCode = "list-change"        // a change of the list has begun, or the node has not learned of it
 	FindingOldList     FindingCode = "old-list"           // a client has the list before the latest: the next change ends its locks
-	FindingRetired     FindingCode = "retired"            // it abstains for ever
 	FindingBlank       FindingCode = "blank"              // it has not joined yet
 	FindingNoCluster   FindingCode = "no-cluster"         // no cluster has a quorum of these nodes
 	FindingNoQuorum    FindingCode = "no-quorum"          // too few nodes vote

@@ -216,14 +216,14 @@ func TestCheckNamesTwoEntriesThatAreOneNode(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
 		clients := nodes.NewClients()
 		clients[2] = nodes.NewClients()[0]
-		l, err := redlock.New(clients, redlock.WithNodeNames("a", "b", "c"))
+		l, err := redlock.New(clients, redlock.WithNodeNames(nodes.Names()...))
 		must(t, err)
 		defer l.Close()
 		for range 2 { // the order is the same every time
 			r, err := l.Cluster().Check(t.Context())
 			must(t, err)
-			if f := r.Findings[0]; f.Code != redlock.FindingSameServer || f.Node != 2 || f.Name != "c" || !strings.Contains(f.What, "node 0 (a)") {
-				t.Errorf("the first finding is %v; want node 2 (c) as node 0 (a)", f)
+			if f := r.Findings[0]; f.Code != redlock.FindingSameServer || f.Node != 2 || f.Name != "node-2" || !strings.Contains(f.What, "node 0 (node-0)") {
+				t.Errorf("the first finding is %v; want node 2 as node 0", f)
 			}
 			if r.Worst() != faultError {
 				t.Errorf("the worst is %v; want error", r.Worst())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,13 +38,11 @@ const (
 	NodeBlank
 	// NodeJoining is blank, and votes as soon as its wait is over.
 	NodeJoining
-	// NodeRetired abstains for ever.
-	NodeRetired
 	// NodeForeign is a node of another cluster.
 	NodeForeign
 	// NodeMisconfigured shows what waiting does not mend: a record of another
-	// list or format, or none that can be read; or it is blank, and the other
-	// records list another node in its place.
+	// list or format, or none that can be read; or it is blank, and the cluster's
+	// list lacks it.
 	NodeMisconfigured
 	// NodeBehind is a member whose list of nodes is of an earlier generation: a client
 	// brings it up to date.
@@ -54,7 +51,7 @@ const (
 
 // The rules have the same states by the same numbers.
 var _ = [1]struct{}{}[(NodeUnreachable-NodeState(membership.Unreachable))|(NodeMember-NodeState(membership.Member))|
-	(NodeBlank-NodeState(membership.Blank))|(NodeJoining-NodeState(membership.Joining))|(NodeRetired-NodeState(membership.Retired))|
+	(NodeBlank-NodeState(membership.Blank))|(NodeJoining-NodeState(membership.Joining))|
 	(NodeForeign-NodeState(membership.Foreign))|(NodeMisconfigured-NodeState(membership.Misconfigured))|
 	(NodeBehind-NodeState(membership.Behind))]
 
@@ -218,12 +215,11 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 // the next node may be restarted. A node that votes already when Join begins is not
 // waited for: nobody can tell since when.
 //
-// A node that waiting does not bring in (NodeRetired, NodeForeign,
-// NodeMisconfigured) holds up none of the others: Join takes those in first, and
+// A node that waiting does not bring in (NodeForeign, NodeMisconfigured) holds up none of the others: Join takes those in first, and
 // then returns an error. It ends with ctx's error when ctx is done. Either way the
 // error names the nodes that answer and do not vote, and why. It is ErrMisconfigured
 // too where a configuration keeps one of them out: another cluster's record, one of
-// another N, lists of nodes that differ, a right that is missing. Where fewer than a
+// another list, a right that is missing. Where fewer than a
 // quorum vote it is ErrNoQuorum, once ctx is done or no quorum can be waited for.
 func (c *Cluster) Join(ctx context.Context) error {
 	l := c.locker
@@ -303,7 +299,7 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 			words = &faulty
 		case n.State == NodeMember:
 			voteless++
-		case n.State != NodeRetired:
+		default:
 			joining++
 		}
 		words.Add(n.Name, fmt.Sprintf("%s: %s", n.State, n.Cause))
@@ -344,8 +340,7 @@ func namedOf(g fault.Grouped, sentinel error) error {
 // Admit takes blank and returned nodes in now, without their wait. The caller
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
-// asks for, where every node answers; never for the rules on N, names, retirement
-// or cluster. With that option it makes the cluster strict, also one that was
+// asks for, where every node answers; never for the rules on lists and clusters. With that option it makes the cluster strict, also one that was
 // founded anew without it. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
@@ -374,66 +369,6 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Retire makes a node abstain for ever, so that another can take its place. It
-// clears the node's own vote, and marks its name on a quorum of the other
-// members. After it, stop the server, wait MaxTTL, then roll out the list with
-// the new, blank node in the place of the old. In the other order two quorums may
-// miss each other, and the new node is refused. So it goes while the list of the
-// cluster was never changed: after an Add, Shrink or Settle, Add the new node and
-// Shrink the old one.
-//
-// ErrInvalidNode: name is none of this Locker's nodes. A name that a record of the
-// cluster does not list is refused with ErrMisconfigured: the mark would be of nobody. So is
-// any, once the list of nodes was changed, or a change has begun: see Add and Shrink.
-// Where fewer than a quorum of the other members answer, Retire changes nothing and
-// returns ErrNoQuorum: one or two nodes can't spare one. Otherwise the error says which marks are missing (ErrNoQuorum too: call
-// again), or that the node did not answer: then the marks stand, and it must be
-// seen dead before the new list is rolled out. Retire is idempotent.
-func (c *Cluster) Retire(ctx context.Context, name string) error {
-	l := c.locker
-	if err := l.usable(ctx, "retire"); err != nil {
-		return err
-	}
-	node := slices.Index(l.names, name)
-	if node < 0 {
-		return fault.Errorf("redlock: retire %s: %w: this client has no such node", name, ErrInvalidNode)
-	}
-	t := l.tracker
-	done, err := t.Alone(ctx)
-	if err != nil {
-		return fault.Errorf("redlock: retire: %w", err)
-	}
-	defer done()
-	t.LookAtAll(ctx, false)
-	v := t.View()
-	if v.Cluster() == "" {
-		return fault.Errorf("redlock: retire %s: %w: no quorum of the nodes carries one cluster's id", name, ErrNoQuorum)
-	}
-	if cause := v.Stranger(name); cause != "" {
-		return fault.Errorf("redlock: retire %s: %w: %s: give this client the cluster's names (WithNodeNames, or --node-names)", name, ErrMisconfigured, cause)
-	}
-	if v.Newest().Gen > 0 || v.Pending() != "" {
-		return fault.Errorf("redlock: retire %s: %w: the list of nodes was changed, so one with another node in its place would be refused: Cluster.Add (redlock nodes add) the new one, and Cluster.Shrink (redlock nodes shrink) this one", name, ErrMisconfigured)
-	}
-	if others := len(v.Members(node, 0)); others < l.quorum { // nothing is written that could not be finished
-		return fault.Errorf("redlock: retire %s: %w: %d other members answer, and %d must write it down", name, ErrNoQuorum, others, l.quorum)
-	}
-	gone, err := l.nodes[node].Retire(ctx, v.Cluster())
-	marks, faults := t.Mark(ctx, v, node, name)
-	t.LookAtAll(ctx, false)
-	switch {
-	case marks < l.quorum:
-		return fault.Errorf("redlock: retire %s: %w: marked on %d of the other members, %d needed: %w", name, ErrNoQuorum, marks, l.quorum, errors.Join(errMarks, faults))
-	case err != nil:
-		return fault.Errorf("redlock: retire %s: the marks stand, but it did not answer: see it dead before you roll out a list without it: %w", name, err)
-	case !gone:
-		return fault.Errorf("redlock: retire %s: %w: it belongs to another cluster", name, ErrMisconfigured)
-	}
-	return nil
-}
-
-var errMarks = errors.New("some of the marks are missing")
 
 // LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
 // large one raised it. It writes the new value on every node that answers, waits

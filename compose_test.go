@@ -70,7 +70,7 @@ func TestComposeTakesItsImageFromAVariable(t *testing.T) {
 
 // A node that restarted does not vote for MaxTTL, so nobody has to look at it first:
 // TestAServerRestartedEmptyVotesAgainWithinMaxTTLAndASecond. One that an operator
-// stopped must stay stopped: a node that is retired, for one.
+// stopped must stay stopped: a node that was taken out, for one.
 func TestComposeRestartsANodeUnlessItWasStopped(t *testing.T) {
 	for name, s := range composeServices(t) {
 		if got := s["restart"]; got != "unless-stopped" {

@@ -176,40 +176,6 @@ func ExampleCluster_Admit() {
 	// <nil>
 }
 
-// To replace a server: retire it, stop it, wait MaxTTL, then give all clients the
-// list with the new one in its place.
-func ExampleCluster_Retire() {
-	nodes := fiveNodes()
-	defer nodes.Close()
-	locker := lockerOn(nodes)
-	defer locker.Close()
-	ctx := context.Background()
-
-	if err := locker.Cluster().Retire(ctx, "node-4"); err != nil {
-		log.Fatal(err)
-	}
-	nodes.Node(4).Stop()
-
-	spare := newNodes(1)
-	defer spare.Close()
-	clients := append(nodes.NewClients()[:4], spare.Clients()[0])
-	renewed, err := redlock.New(clients, redlock.WithNodeTimeout(enough),
-		redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3", "node-5"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer renewed.Close()
-	if err := renewed.Cluster().Admit(ctx); err != nil { // nothing is locked here
-		log.Fatal(err)
-	}
-	status, err := renewed.Cluster().Status(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(status.Votes(), "votes;", status.Nodes[4].Name, status.Nodes[4].State)
-	// Output: 5 votes; node-5 member
-}
-
 // A client that takes longer leases raised MaxTTL for all. Once it is gone, MaxTTL
 // comes down again, in as much time as it says.
 func ExampleCluster_LowerMaxTTL() {

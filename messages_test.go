@@ -53,7 +53,7 @@ func TestAnotherNumberOfNodesIsNamedWithItsRemedy(t *testing.T) {
 		defer cancel()
 		_, err := l.Acquire(ctx, "orders/42")
 		wantError(t, "Acquire", err, redlock.ErrMisconfigured)
-		wantText(t, "Acquire", fmt.Sprint(err), "its record is of 1 node (node-1); this client has 3", "give all clients one list", "docs/WHICH.md")
+		wantText(t, "Acquire", fmt.Sprint(err), "its list is of 1 node (node-1), generation 0; this client's of 3 (node-0, node-1, node-2)", "give all clients one list", "docs/WHICH.md")
 		var failed *redlock.QuorumError
 		if !errors.As(err, &failed) {
 			t.Fatalf("got %v; want a *QuorumError", err)
@@ -228,7 +228,7 @@ func badArguments(t *testing.T) map[string]error {
 		"an inspected name":   errInspect,
 		"an extension":        lock.Extend(t.Context(), -1),
 		"a short extension":   lock.Extend(t.Context(), time.Second),
-		"no such node":        l.Cluster().Retire(t.Context(), "node-9"),
+		"no such node":        l.Cluster().Shrink(t.Context(), "node-9", redlock.ChangeOptions{}),
 	}
 }
 
@@ -318,7 +318,7 @@ func refusals(t *testing.T) map[string]error {
 		"a check refused":        errCheck,
 		"Join refused":           fresh.Cluster().Join(quick(t)),
 		"Admit refused":          fresh.Cluster().Admit(t.Context()),
-		"Retire refused":         fresh.Cluster().Retire(t.Context(), "node-1"),
+		"Shrink refused":         fresh.Cluster().Shrink(t.Context(), "node-1", redlock.ChangeOptions{}),
 	}
 }
 
@@ -359,7 +359,7 @@ func outsiders(t *testing.T) map[string]error {
 	all := map[string]error{
 		"joining a new cluster":  l.Cluster().Join(quick(t)),
 		"acquiring in a new one": failure(l.TryAcquire(t.Context(), "orders/1")),
-		"retiring in a new one":  l.Cluster().Retire(t.Context(), "node-0"),
+		"shrinking a new one":    l.Cluster().Shrink(t.Context(), "node-0", redlock.ChangeOptions{}),
 	}
 	must(t, l.Cluster().Admit(t.Context()))
 	foundedAs(nodes, 2, "another")
@@ -368,7 +368,7 @@ func outsiders(t *testing.T) map[string]error {
 	all["admitting, one foreign"] = l.Cluster().Admit(t.Context())
 	nodes.Node(1).Stop()
 	all["admitting, one down"] = l.Cluster().Admit(t.Context())
-	all["retiring, too few left"] = l.Cluster().Retire(t.Context(), "node-2")
+	all["shrinking, too few left"] = l.Cluster().Shrink(t.Context(), "node-2", redlock.ChangeOptions{})
 	_, all["Status without membership"] = lockerOver(t, nodes, redlock.WithoutMembership()).Cluster().Status(t.Context())
 	return all
 }

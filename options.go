@@ -269,9 +269,10 @@ func WithPrefix(prefix string) Option { return lockerOption(func(c *config) { c.
 func WithHolder(label string) Option { return lockerOption(func(c *config) { c.holder = label }) }
 
 // WithNodeNames names the nodes, in the order given to New or Open. A node's
-// name is its address unless this option says otherwise: use it where clients
-// see the same node under different addresses, and for in-memory dialers. Give
-// one for each node, no two alike; the same ones to all clients.
+// name is its address unless this option says otherwise (127.0.0.1 for localhost): use
+// it where clients see the same node under different addresses, and for in-memory dialers.
+// Give one for each node, no two alike; the same ones to all clients: one who names a node
+// otherwise gets ErrMisconfigured.
 func WithNodeNames(names ...string) Option {
 	return lockerOption(func(c *config) { c.names = append([]string{}, names...) })
 }

@@ -146,7 +146,7 @@ func nodeName(i int, client redis.UniversalClient) (string, error) {
 		if c.Options().Addr == node.FailoverAddr {
 			return fallback, fmt.Errorf("%w: node %d is %s", ErrInvalidNode, i, node.NotSentinel)
 		}
-		return c.Options().Addr, nil
+		return node.NameOf(c.Options().Addr), nil
 	default: // its first connection tells
 		return fallback, nil
 	}

@@ -212,7 +212,7 @@ func TestAFrozenClientProcess(t *testing.T) {
 	bob, err := chaos.NewActor("bob", renewing(), stage, history, nil)
 	testkit.Must(t, err)
 	ann := newOwnProcess(t, connect(t, stage, "ann"))
-	founder, err := redlock.New(connect(t, stage, "founder"), redlock.WithMaxTTL(frozenLease), redlock.WithTTL(frozenLease), redlock.WithNodeTimeout(2*time.Second))
+	founder, err := redlock.New(connect(t, stage, "founder"), redlock.WithNodeNames(stage.Names()...), redlock.WithMaxTTL(frozenLease), redlock.WithTTL(frozenLease), redlock.WithNodeTimeout(2*time.Second))
 	testkit.Must(t, err)
 	testkit.Must(t, founder.Cluster().Admit(ctx), founder.Close())
 	if !ann.does("hold") || !ann.does("write") {

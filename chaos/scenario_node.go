@@ -3,11 +3,9 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
@@ -164,7 +162,7 @@ var listScenarios = []Scenario{
 	{
 		Name:     "replace-node",
 		Claim:    "a client holds by nodes 2, 3 and 4 when node 4 is replaced by an empty one: clients of the new list find a quorum at once, unless the new node waits until the old one's leases are over",
-		Lesson:   "retire the old node first, then roll out the new list; the new node sees to the rest",
+		Lesson:   "add the new node, then take the old one out of the list, and give clients the new list",
 		Nodes:    scenarioNodes + 1,
 		Showings: slices.Concat(guarded(trace.NameRedlock), otherTokens, breaking(exclusion, trace.NameTextbook)),
 		list:     []int{0, 1, 2, 3, 4},
@@ -177,37 +175,20 @@ func twoLists(ctx context.Context, s *scene) {
 	s.rival(ctx, bob, s.holds(ctx, ann))
 }
 
-// retire retires a node, and calls again while others do not answer in time.
-func retire(ctx context.Context, op *redlock.Locker, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 4*scenarioLease)
-	defer cancel()
-	for {
-		err := op.Cluster().Retire(ctx, name)
-		if err == nil {
-			return nil
-		}
-		if !sleep(ctx, askEvery) {
-			return fmt.Errorf("retiring %s: %w", name, err)
-		}
-	}
-}
-
-// replaceNode retires node 4 while ann holds by it; bob has node 5 in its place.
+// replaceNode has node 5 in the place of node 4, by which ann holds; bob has the new list.
 func replaceNode(ctx context.Context, s *scene) {
 	ann := s.enter("ann")
 	s.rehearse(ctx, ann)
-	op := s.operator()           //nolint:contextcheck // a Locker's own goroutines outlive every call
-	must(op.Cluster().Join(ctx)) // it has seen all nodes
 	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, aMinority...)
 	first := s.holds(ctx, ann)
-	must(retire(ctx, op, s.stage.Names()[4]))
 	s.breakNow(Fault{Kind: Crash, Node: 4})
 	bob := s.enterWith("bob", part{s.all(), []int{0, 1, 2, 3, 5}})
 	if s.rival(ctx, bob, first) != nil {
 		return // the trace says it
 	}
+	s.relist(ctx, 5, "")
+	s.relist(ctx, 4, "")
 	s.visit(ctx, bob, 3*scenarioLease)
-	time.Sleep(2 * scenarioLease) // node 5 is taken in
 	s.breakAll(Fault{Kind: Crash}, aMinority...)
 	s.visit(ctx, bob, scenarioLease) // by node 5 too
 }

@@ -183,7 +183,7 @@ const (
 	SlowAttempt = trace.SlowAttempt
 	// WrongList: nodes have two lists of one generation, or one that no operator of a
 	// [ListChange] wanted; or what an operator was told is done is not in the latest. Not of
-	// generation 0, in which a retired node may be replaced.
+	// generation 0: several clusters may have been founded.
 	WrongList = trace.WrongList
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed = trace.Malformed

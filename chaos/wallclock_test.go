@@ -23,7 +23,7 @@ func TestAWallClockThatStepsDecidesNothing(t *testing.T) {
 		ctx, day := t.Context(), 24*time.Hour
 		times := make(chan time.Time, 1) // of extensions that the test asked for
 		open := func(nodes []redis.UniversalClient) *redlock.Locker {
-			l, err := redlock.New(nodes, redlock.WithTTL(20*time.Second), redlock.WithObserver(func(e redlock.Event) {
+			l, err := redlock.New(nodes, redlock.WithNodeNames(stage.Names()...), redlock.WithTTL(20*time.Second), redlock.WithObserver(func(e redlock.Event) {
 				if e.Kind == redlock.EventLockExtended && !e.Renewal {
 					times <- e.Time
 				}

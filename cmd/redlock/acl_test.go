@@ -23,8 +23,7 @@ var usedRights = []struct {
 	uses, line string
 	notHere    []string // rights that another entry shows to be needed, or a server that restarted
 }{
-	{"nodes", `redlock nodes admit --yes && redlock nodes && redlock nodes join --wait && redlock nodes lower 10s --yes &&
-		redlock nodes retire "${ADDR%%,*}" --yes --max-ttl 10s`, nil},
+	{"nodes", `redlock nodes admit --yes && redlock nodes && redlock nodes join --wait && redlock nodes lower 10s --yes`, nil},
 	{"grow", `admin() { REDLOCK_NODES=${ADDR%%,*} "$R" --node-timeout 300ms --max-ttl 1s "$@" >/dev/null 2>&1; }
 		redlock() { REDLOCK_NODES=$1 "$R" --node-timeout 300ms --max-ttl 1s nodes "$2" $3; }
 		one=${AS%%,*}; rest=${AS#*,}; admin nodes admit --yes
@@ -39,7 +38,7 @@ var usedRights = []struct {
 	{"status", `admin nodes admit --yes; admin exec k sleep 1 & sleep 0.5; redlock status k`, nil},
 	{"revoke", `admin nodes admit --yes; admin exec --revocable k sleep 5 & sleep 0.5; redlock revoke k`, []string{"+script|load"}},
 	{"release", `admin nodes admit --yes; admin hold k & sleep 0.5; redlock release k --force --yes`, nil},
-	{"lock,wait,share,lead,status,doctor", `admin nodes admit --yes; redlock doctor; [ $? -lt 2 ]`, []string{"~k"}},
+	{"lock,wait,share,lead,status,doctor", `admin nodes admit --yes; redlock doctor; [ $? -lt 2 ]`, []string{"~k", "&redlock:leader:*"}},
 }
 
 // ruled plays the line as a user with these rules, on a server without a record, and returns

@@ -157,7 +157,7 @@ func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Opti
 			change(i, o)
 		}
 		client := redis.NewClient(o)
-		s.clients, s.names, nodes[i] = append(s.clients, client), append(s.names, o.Addr), client
+		s.clients, s.names, nodes[i] = append(s.clients, client), append(s.names, node.NameOf(o.Addr)), client
 	}
 	// Certificates for nodes without TLS would be ignored, and the user believe in them.
 	if err == nil && !secured {

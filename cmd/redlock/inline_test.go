@@ -96,7 +96,7 @@ func haveFlags(t *testing.T, text string) {
 	if text == "COMMAND" || text == "-lab help" {
 		return
 	}
-	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:acl|join|admit|retire|lower|add|shrink|settle)|[a-z]+))`).FindString(text)
+	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:acl|join|admit|lower|add|shrink|settle)|[a-z]+))`).FindString(text)
 	line := "help " + name
 	if lab, of := strings.CutPrefix(name, "-lab "); of {
 		line = "-lab help " + lab

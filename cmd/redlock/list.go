@@ -93,7 +93,7 @@ Run it again after any interruption, from anywhere: it finishes what was begun.`
 	}
 }
 
-// shrinkCommand wants no mark of retirement first: a node that is out of the list gets no
+// shrinkCommand takes a dead node as well: a node that is out of the list gets no
 // vote counted by clients of it, whether it is dead, cut off, or back with its old data.
 func shrinkCommand(a *app) cli.Command {
 	return cli.Command{

@@ -65,7 +65,7 @@ func program(a *app) *cli.Program {
 		Console: a.Console, Intro: intro, Outro: outro, Statuses: exitTable, Common: a.define,
 		Commands: []cli.Command{
 			locking(a, execCommand(a)), locking(a, leadCommand(a)), locking(a, holdCommand(a)), statusCommand(a), observeCommand(a),
-			nodesCommand(a), aclCommand(a), joinCommand(a), admitCommand(a), retireCommand(a), lowerCommand(a),
+			nodesCommand(a), aclCommand(a), joinCommand(a), admitCommand(a), lowerCommand(a),
 			addCommand(a), shrinkCommand(a), settleCommand(a),
 			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
 		},

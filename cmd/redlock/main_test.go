@@ -169,7 +169,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes acl", "nodes join", "nodes admit", "nodes retire", "nodes lower", "nodes add", "nodes shrink", "nodes settle", "doctor", "revoke", "release", "bench", "version"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes acl", "nodes join", "nodes admit", "nodes lower", "nodes add", "nodes shrink", "nodes settle", "doctor", "revoke", "release", "bench", "version"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -195,7 +195,6 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"revoke k --nodes 127.0.0.1:1", 69, "no quorum"},
 		{"exec --revoked-signal USR1 k true", 64, "give --revocable"},
 		{"lead --revocable --revoked-signal NONE k true", 64, "--revoked-signal NONE: there is no such signal"},
-		{"nodes retire", 64, "ADDR"},
 		{"nodes admit now", 64, "got 1"},
 		{"nodes admit --yes --nodes 127.0.0.1:1", 69, "127.0.0.1:1 is unreachable"},
 		{"nodes join --wait --timeout 100ms --nodes 127.0.0.1:1", 69, "127.0.0.1:1 is unreachable"},
@@ -300,7 +299,7 @@ func TestPasswordsAreShownNowhere(t *testing.T) {
 		{"status", "k", "--nodes", wrong, "--json"},
 		{"status", "k", "--nodes", "redis://:" + secret + "@127.0.0.1:port"},
 		{"nodes", nodes},
-		{"nodes", "retire", nodes},
+		{"nodes", "shrink", nodes},
 		{nodes},
 		{"exec", "-n", "--nodes", wrong, "k", "true"},
 		{"exec", "k", "--nodes=" + wrong, "true"},

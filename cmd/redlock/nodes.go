@@ -8,7 +8,6 @@ package main
 //   nodes join    0 if every node that answers votes; 75 without --wait if one would have to be
 //                 waited for; 69 if --timeout is over first
 //   nodes admit   0 if all were taken in
-//   nodes retire  0 if the node abstains and a quorum is marked; 69 if marks are missing
 //   nodes lower   0 if MaxTTL is down on all nodes
 //   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer; 75 where
 //                 another operator came between, or clients have the list before
@@ -34,13 +33,13 @@ func nodesCommand(a *app) cli.Command {
 		Name: "nodes", Alias: "nodes list", Synopsis: "[list] [flags]", Summary: "list the nodes: who votes, who waits and until when",
 		About: `Lists the nodes: members vote; a joining node votes when its wait is over: a client
 that has waited for longer than this one takes it in earlier; a blank one
-needs something else first, which its last column says; retired, foreign, misconfigured
+needs something else first, which its last column says; foreign, misconfigured
 and unreachable nodes do not vote, nor does a member that refuses writes: the last column
 has its words. It only looks: a right that exec lacks is seen by redlock doctor, as exec's user.
 Exit status 69 if fewer than a quorum vote.`,
 		Define: func(*flag.FlagSet) cli.Action {
 			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(0, args, "no arguments, or join, admit, retire, lower, add, shrink or settle"); err != nil {
+				if err := cli.Exactly(0, args, "no arguments, or join, admit, lower, add, shrink or settle"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
@@ -87,7 +86,7 @@ func admitCommand(a *app) cli.Command {
 		Name: "nodes admit", Synopsis: "--yes [flags]", Summary: "take new and returned nodes in now, on your word",
 		About: `Takes blank and returned nodes in without their wait. You vouch that no lock made before
 on these nodes is held, by anyone: on a new cluster that is so. It never overrules what the
-records say of the number of nodes, their names, retirement or another cluster.`,
+records say of another list or cluster.`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			yes := fs.Bool("yes", false, "do it")
 			return func(ctx context.Context, args []string) error {
@@ -95,28 +94,6 @@ records say of the number of nodes, their names, retirement or another cluster.`
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.admit(ctx, s, *yes) })
-			}
-		},
-	}
-}
-
-// retireCommand makes a node abstain before it is stopped, and not after: a node that is only
-// stopped may come back with its votes when another has taken its place.
-func retireCommand(a *app) cli.Command {
-	return cli.Command{
-		Name: "nodes retire", Synopsis: "ADDR --yes [flags]", Summary: "have one node abstain for ever, to replace it",
-		About: `Has the node with this address (or name) abstain for ever, and marks its name on a quorum
-of the others. Then stop it, wait for the cluster's longest lease, and only then roll out
-the list with a new, blank node in its place: docs/OPERATIONS.md. Run it again if it says
-that marks are missing. Once nodes add, shrink or settle has changed the list, this is
-refused: add the new node, and shrink this one.`,
-		Define: func(fs *flag.FlagSet) cli.Action {
-			yes := fs.Bool("yes", false, "do it")
-			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(1, args, "the ADDR of one node"); err != nil {
-					return err
-				}
-				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.retire(ctx, s, args[0], *yes) })
 			}
 		},
 	}
@@ -315,7 +292,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 		case redlock.NodeBlank:
 			stuck++
 			outside++
-		case redlock.NodeRetired, redlock.NodeForeign, redlock.NodeMisconfigured: // no wait brings those in
+		case redlock.NodeForeign, redlock.NodeMisconfigured: // no wait brings those in
 			outside++
 		case redlock.NodeMember, redlock.NodeUnreachable:
 		}
@@ -418,24 +395,6 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 		return err
 	}
 	return &cli.StatusError{Code: exitConfig, Cause: err}
-}
-
-// retire finds the node and makes it abstain.
-func (a *app) retire(ctx context.Context, s *session, name string, yes bool) error {
-	which := s.find(name)
-	if which < 0 {
-		return cli.Usagef("nodes retire: %s is not in the list of nodes: %v", redact(name), s.names)
-	}
-	c := s.locker.Cluster()
-	a.complain("nodes retire believes that " + s.names[which] + " will be stopped and never vote again: stop it, wait for the cluster's longest lease, then roll out the list with a blank node in its place")
-	if !yes {
-		return cli.Usagef("nodes retire: nothing done: give --yes if that is so")
-	}
-	err := c.Retire(ctx, s.names[which])
-	if status, statusErr := c.Status(ctx); statusErr == nil {
-		err = errors.Join(a.showNodes(status, s), err)
-	}
-	return err
 }
 
 // lowerCommand exists because any client raises MaxTTL, and it never falls by itself: one

@@ -57,11 +57,6 @@ var playedBlocks = []playedBlock{
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, steps: []step{
 		{line: "ExecStart=/usr/local/bin/redlock lead --nodes-file /etc/redlock.nodes --value 10.0.0.7:80 orders -- /usr/local/bin/orders", words: []string{"worked"}},
 	}},
-	{page: "docs/OPERATIONS.md", maxTTL: "2s", steps: []step{
-		{line: "redlock nodes retire 10.0.0.2:6379 --yes", words: []string{"retired"}},
-		{line: "ssh 10.0.0.2 systemctl disable --now redis", do: (*pagePlay).stopSecond},
-		{line: "sleep 30", instead: []string{"30", "2"}, then: (*pagePlay).replaceSecond},
-	}},
 	{page: "docs/FAQ.md", blank: true, steps: []step{
 		{
 			line:    "go run github.com/quorumkit/redlock/cmd/redlock@latest nodes admit --yes --nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003",
@@ -340,12 +335,3 @@ func (p *pagePlay) onEachServer(s step, line string) {
 }
 
 func (p *pagePlay) restartFirst(step, string) { must(p.T, p.servers[0].Restart()) }
-
-func (p *pagePlay) stopSecond(step, string) { must(p.T, p.servers[1].Stop()) }
-
-// replaceSecond takes the steps that are told below the block.
-func (p *pagePlay) replaceSecond() {
-	another := testserver.NeedOne(p.T, redisserver.Config{})
-	p.nodes = strings.ReplaceAll(p.nodes, p.servers[1].URL(), another.URL())
-	finish(p.T, p.shell("redlock nodes join --wait")).want(p.T, 0, "3 votes of 3 nodes", another.Addr())
-}

@@ -212,7 +212,7 @@ func TestStatusWatchesUntilASignal(t *testing.T) {
 	p.wait(t).want(t, 0, `"verdict":"free"`)
 }
 
-func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
+func TestNodesAreListedAdmittedAndJoined(t *testing.T) {
 	t.Parallel()
 	servers, nodes := blanks(t, 3, redisserver.Config{})
 	flags := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
@@ -254,17 +254,6 @@ func TestNodesAreListedAdmittedJoinedAndRetired(t *testing.T) {
 	joined := p.wait(t)
 	if joined.want(t, 0, "3 votes of 3 nodes", "1 node can vote after a wait", "nodes join waits: "+servers[2].Addr()+" new or returned, voting in "); strings.Contains(joined.errs, "admit --yes") {
 		t.Errorf("got %s; want no advice to admit while locks may be held", joined.errs)
-	}
-
-	addr := servers[0].Addr()
-	redlockWith("nodes", "retire", "10.9.8.7:1", "--yes").want(t, 64, "not in the list")
-	redlockWith("nodes", "retire", "b", "--yes", "--node-names", "a,b,c").want(t, 78, "lists", addr, "--node-names")
-	redlockWith("nodes", "retire", addr).want(t, 64, "believes that "+addr, "nothing done")
-	redlockWith("nodes", "retire", addr, "--yes").want(t, 0, "retired", "2 votes")
-	r := redlockWith("nodes", "join", "--wait")
-	r.want(t, 1, "retired")
-	if r.errs += redlockWith("nodes").out; strings.Contains(r.errs, "can vote after a wait") || strings.Contains(r.errs, "taken in") {
-		t.Errorf("got %s; want no word of a wait for a node that is retired", r.errs)
 	}
 }
 
@@ -479,7 +468,7 @@ func TestNoForeignSetIsTakenForASharedKey(t *testing.T) {
 // fails and where it says what it believes.
 func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 	t.Parallel()
-	servers, nodes := blanks(t, 3, redisserver.Config{})
+	_, nodes := blanks(t, 3, redisserver.Config{})
 	for _, c := range []struct {
 		args string
 		code int
@@ -502,8 +491,6 @@ func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 		{"nodes lower 30s", 64},
 		{"nodes lower 30s --wait", 0},
 		{"nodes lower 31s --yes", 64},
-		{"nodes retire " + servers[2].Addr(), 64},
-		{"nodes retire " + servers[2].Addr() + " --yes", 0},
 		{"status", 64},
 		{"no-such-command", 64},
 	} {

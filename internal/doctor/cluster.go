@@ -29,27 +29,17 @@ var (
 	aboutForeignNode = diagnosis{
 		FindingForeign,
 		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
-		"Give all clients the same list; to take a node over, retire it there and empty it first",
+		"Give all clients the same list; to take a node over, shrink it there (Cluster.Shrink, redlock nodes shrink) and empty it first",
 	}
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
-		"A quorum of one number of nodes and a quorum of another need not meet",
-		"Give all clients the same list; to change it while clients run: Cluster.Add (redlock nodes add) and Cluster.Shrink (redlock nodes shrink)",
+		"A quorum of one list and a quorum of another need not meet",
+		"Give all clients the same list, by the same names (WithNodeNames); to change it while clients run: Cluster.Add (redlock nodes add) and Cluster.Shrink (redlock nodes shrink)",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,
 		"Without its record it can't be told whose the node is and what it forgot, so it does not vote",
 		"Find out who wrote the key redlock:node; a newer client of redlock, or another program",
-	}
-	aboutNames = diagnosis{
-		FindingNames,
-		"This client may lock, but can't bring back a node that forgot: it can't tell whether it has the same nodes",
-		"If an address is wrong, correct the list. Only where each leads to the server of that name, give the record's names with WithNodeNames, in the order of the clients",
-	}
-	aboutRetired = diagnosis{
-		FindingRetired,
-		"It abstains for ever, so it uses up one of the failures that the others may have",
-		"Replace it in the list of every client by a new, empty server with a new name",
 	}
 	aboutBlank = diagnosis{
 		FindingBlank,
@@ -165,18 +155,11 @@ func (d *doctor) record(i int) {
 func (d *doctor) membership() {
 	v := d.view()
 	v.Faults = d.hindrances()
-	mixed := v.Mixed()
 	for i, o := range v.Nodes {
 		state, why := v.Standing(i)
-		if mixed && v.Strange(i) {
-			state = membership.Foreign
-			why = fmt.Sprintf("it belongs to the cluster %s, of the nodes %s; other nodes of this list do not", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
-		}
 		switch state {
 		case membership.Member:
-			d.member(v, i, mixed)
-		case membership.Retired:
-			d.find(SeverityWarning, i, aboutRetired, "%s", why)
+			d.member(v, i)
 		case membership.Foreign:
 			d.find(SeverityError, i, aboutForeignNode, "%s", why)
 		case membership.Misconfigured:
@@ -201,7 +184,7 @@ func (d *doctor) membership() {
 			quorum.Size(len(d.names)), len(d.names), strings.Join(ids, ", "))
 	}
 	for i := range v.Nodes {
-		if state, why := v.Standing(i); state == membership.Blank && (!mixed || !v.Strange(i)) {
+		if state, why := v.Standing(i); state == membership.Blank {
 			d.blank(v, i, why)
 		}
 	}
@@ -265,13 +248,10 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 }
 
 // member judges the record of a node that votes.
-func (d *doctor) member(v membership.View, i int, mixed bool) {
+func (d *doctor) member(v membership.View, i int) {
 	rec := v.Nodes[i].Record
 	if in := v.Newest(); rec.Gen < in.Gen {
 		d.find(SeverityInfo, i, aboutBehind, "its list of nodes is of generation %d, and the cluster's of %d", rec.Gen, in.Gen)
-	} else if !mixed && in.Gen == 0 && !v.Lists(rec) {
-		d.find(SeverityWarning, i, aboutNames, "its record names the nodes %s; this client names them %s",
-			strings.Join(rec.Names, ", "), strings.Join(v.Sorted(), ", "))
 	}
 	switch {
 	case rec.MaxTTL > d.cfg.MaxTTL:

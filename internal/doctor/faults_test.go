@@ -67,8 +67,8 @@ func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ..
 	for _, c := range clients {
 		run := infoField(t, c, "server", "run_id") + "." + infoField(t, c, "replication", "master_replid")
 		record := append([]string{
-			"format", "2", "epoch", "e", "cluster", "c", "names", strings.Join(letters(n), "\n"),
-			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7", "retired", "", "replaced", "",
+			"format", "3", "epoch", "e", "cluster", "c", "names", strings.Join(letters(n), "\n"),
+			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7",
 		}, fields...)
 		testkit.Must(t, c.HSet(t.Context(), lua.NodeKey, record).Err())
 		t.Cleanup(func() { c.Del(context.Background(), lua.NodeKey) })
@@ -147,7 +147,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	doctor.WantFound(t, r, doctor.SeverityUnknown, "error no-quorum; warning even-nodes; warning has-replicas 1; warning repl-backlog 1; error replica 2; error refuses 2; "+
 		"error eviction 3; warning persistence 3; error acl 4; unknown persistence 4; error version 5; error credentials 6; "+
 		"error mode 7; error refuses 7; unknown record 7; error other-n 8; warning round-trip 8; warning ttl-roundtrip 8; "+
-		"error record 9; warning client-pool 9; warning retired 10; warning client-dial 10; error same-server 11")
+		"error record 9; warning client-pool 9; warning client-dial 10; error same-server 11")
 	if !slices.IsSortedFunc(r.Findings, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) }) {
 		t.Error("the report does not begin with the worst")
 	}
@@ -482,12 +482,12 @@ func elseFaults() []planted {
 			"lists of two clusters mixed", func(s *set) {
 				plantRecord(s.T, s.clients[:4], 5, "names", "a\nb\nc\nd\nz")
 				plantRecord(s.T, s.clients[4:], 5, "cluster", "z", "names", "e\nv\nw\nx\ny")
-			}, "error other-cluster 4: Give all clients the same list",
+			}, "error no-quorum; error other-n 0: Give all clients the same list; error other-n 1; error other-n 2; error other-n 3; error other-n 4",
 		},
 		{"names that differ", func(s *set) {
 			plantRecord(s.T, s.clients[:4], 5)
 			plantRecord(s.T, s.clients[4:], 5, "names", "a\nb\nc\nd\nelsewhere")
-		}, "warning node-names 4"},
+		}, "error other-n 4: by the same names"},
 		{"RESP2", withClient(func(o *redis.Options) { o.Protocol = 2 }), ""},
 		{"RESP3", withClient(func(o *redis.Options) { o.Protocol = 3 }), ""},
 		{

@@ -219,13 +219,13 @@ func number(text string) int64 {
 // A server does not vote again because its disk kept the data: a node that restarted
 // abstains until MaxTTL has passed, even if it remembers all, and gets the
 // largest numbers from the others. Persistence is for the day on which more nodes
-// restart than the others can make up for: then only the disks know numbers, marks of
-// retired nodes and a raised MaxTTL.
+// restart than the others can make up for: then only the disks know numbers, the list
+// of nodes and a raised MaxTTL.
 
 var (
 	aboutCrash = diagnosis{
 		FindingPersistence,
-		"After any restart it waits MaxTTL and is rebuilt from the others; when a majority restarts at once, the record of retired nodes and a raised MaxTTL are lost or old, and fencing tokens lean on clocks for one step",
+		"After any restart it waits MaxTTL and is rebuilt from the others; when a majority restarts at once, a changed list of nodes and a raised MaxTTL are lost or old, and fencing tokens lean on clocks for one step",
 		"Set appendonly yes; appendfsync everysec will do where the nodes do not lose power together",
 	}
 	aboutPowerCut = diagnosis{
@@ -245,7 +245,7 @@ var (
 	}
 	aboutReplay = diagnosis{
 		FindingReplay,
-		"A server reads its append-only file as the default user, and leaves out what that user may not do: after a restart the record, the counters of tokens and the list of retired nodes are gone, and only its log says so",
+		"A server reads its append-only file as the default user, and leaves out what that user may not do: after a restart the record and the counters of tokens are gone, and only its log says so",
 		"ACL SETUSER default off ~* &* +@all, in its configuration too: it reads all, and lets nobody in",
 	}
 	aboutFailedWrites = diagnosis{

@@ -1,13 +1,12 @@
 -- install: make a node a member.
 -- KEYS[1] redlock:node
 -- ARGV    nonce, identity, format, epoch, cluster, names, maxttl (ms), base,
---         retired, replaced, strict (1, or empty: as it is), gen, before, settled, ballot,
---         proposed
+--         strict (1, or empty: as it is), gen, before, settled, ballot, proposed
 -- returns 1 installed
 --         0 refused: the notice is not the joiner's
 --        -1 refused: the server is no longer the same (it restarted, or took over
 --           another server's data), or it is a replica
---        -2 refused: the node is retired, or its record has another format
+--        -2 refused: its record has another format
 -- atomic because the notice proves that nothing was installed, flushed or
 -- restarted since the joiner began to wait, and this call uses it up. The record gets the
 -- identity under which the joiner waited. Existing keys and stripes stay, and so does
@@ -18,14 +17,13 @@ local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local replication = redis.call('INFO', 'replication')
 local identity = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
 if identity ~= ARGV[2] or not string.find(replication, 'role:master') then return -1 end
-local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'gone', 'base')
-if old[4] or (old[3] and old[3] ~= ARGV[3]) then return -2 end
+local old = redis.call('HMGET', KEYS[1], 'nonce', 'nonce_run', 'format', 'base')
+if old[3] and old[3] ~= ARGV[3] then return -2 end
 if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end
-local base = math.max(tonumber(ARGV[8]), tonumber(old[5] or 0))
+local base = math.max(tonumber(ARGV[8]), tonumber(old[4] or 0))
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5],
   'names', ARGV[6], 'maxttl', ARGV[7], 'run', ARGV[2], 'base', string.format('%.0f', base),
-  'retired', ARGV[9], 'replaced', ARGV[10], 'gen', ARGV[12], 'before', ARGV[13], 'settled', ARGV[14],
-  'ballot', ARGV[15], 'proposed', ARGV[16])
-if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
+  'gen', ARGV[10], 'before', ARGV[11], 'settled', ARGV[12], 'ballot', ARGV[13], 'proposed', ARGV[14])
+if ARGV[9] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
 redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was', 'since')
 return 1

@@ -108,9 +108,6 @@ var amendBody string
 //go:embed lower.lua
 var lowerBody string
 
-//go:embed retire.lua
-var retireBody string
-
 //go:embed settle.lua
 var settleBody string
 
@@ -153,7 +150,6 @@ var (
 	InstallScript = newScript("install", installBody)
 	AmendScript   = newScript("amend", amendBody)
 	LowerScript   = newScript("lower", lowerBody)
-	RetireScript  = newScript("retire", retireBody)
 	SettleScript  = newScript("settle", settleBody)
 	AcceptScript  = newScript("accept", acceptBody)
 	ForceScript   = newScript("force", forceBody)
@@ -167,7 +163,7 @@ var (
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
 	// MembershipScripts are loaded where they are first used.
-	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, RetireScript, SettleScript, AcceptScript, ForceScript}
+	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, SettleScript, AcceptScript, ForceScript}
 )
 
 // calling finds the commands that a line of a script calls.

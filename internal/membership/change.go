@@ -307,11 +307,6 @@ func NewChange(v View, kind Kind, name string) (Change, error) {
 // addable is why node i can't be added; nil: it can.
 func (v View) addable(i int, cluster string) error {
 	o, name := v.Nodes[i], v.Names[i]
-	for _, other := range v.Nodes {
-		if other.ofCluster(cluster) && slices.Contains(other.Record.Retired, name) {
-			return fmt.Errorf("%w: %s was retired: give it another name", fault.ErrMisconfigured, name)
-		}
-	}
 	switch {
 	case !o.Answered:
 		return fmt.Errorf("%w: %s does not answer: %s", fault.ErrNoQuorum, name, o.Cause)
@@ -319,8 +314,6 @@ func (v View) addable(i int, cluster string) error {
 		return fmt.Errorf("%w: %s: %s", fault.ErrMisconfigured, name, o.Cause)
 	case o.Replica:
 		return fmt.Errorf("%w: %s is a replica: a node is a master of its own", fault.ErrMisconfigured, name)
-	case o.Recorded && o.Record.Gone:
-		return fmt.Errorf("%w: %s was retired: give another, empty server", fault.ErrMisconfigured, name)
 	case o.Recorded && o.Record.Cluster != cluster:
 		return fmt.Errorf("%w: %s belongs to another cluster (%s): give an empty server", fault.ErrMisconfigured, name, o.Record.Cluster)
 	case o.Recorded:

@@ -29,7 +29,7 @@ func TestANodeVotesForItsListAndTheOneBeforeUntilTheNextChange(t *testing.T) {
 		want membership.State
 	}{
 		{"the first list", listed(0, abc, nil), abc, membership.Member},
-		{"the first list, by other names", listed(0, abc, nil), abd, membership.Member},
+		{"the first list, by other names", listed(0, abc, nil), abd, membership.Misconfigured},
 		{"the first list, once a change has begun", settled(listed(0, abc, nil)), abc, membership.Member},
 		{"other names, once a change has begun", settled(listed(0, abc, nil)), abd, membership.Misconfigured},
 		{"its list", listed(4, abc, ab), abc, membership.Member},

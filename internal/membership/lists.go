@@ -5,22 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/quorumkit/redlock/internal/quorum"
 )
 
 // Lists of nodes, one a generation. A change goes from one generation to the next
 // (change.go), and a node votes for clients of its record's list, and of the list before
 // that until the next change has begun. A record says so under its epoch: every write that
-// changes which lists a node votes for begins a new one.
-//
-// Until its first change, a cluster has one list, and clients may name its nodes
-// differently: there only the number of nodes counts.
+// changes which lists a node votes for begins a new one. All clients give one list, name by
+// name: of those who named a node otherwise, the first change would end the locks.
 
-// loose tells whether the record is of a cluster whose list was never changed.
-func (r Record) loose() bool { return r.Gen == 0 && !r.Settled }
-
-// accepts tells whether a node with this record votes for a client of our list.
+// accepts reports whether a node with this record votes for a client of our list.
 func (c Config) accepts(r Record) bool {
-	return slices.Equal(r.Names, c.sorted) || !r.Settled && slices.Equal(r.Before, c.sorted) || r.loose() && len(r.Names) == len(c.sorted)
+	return slices.Equal(r.Names, c.sorted) || !r.Settled && slices.Equal(r.Before, c.sorted)
 }
 
 // ErrNextList is with the reason of a node that votes for clients of another list, from which a
@@ -31,22 +28,6 @@ var ErrNextList = errors.New("a change of the list leads to this client's")
 func (c Config) nextTo(o Observation) bool {
 	r := o.Record
 	return o.Recorded && !o.Refused && len(without(r.Names, c.sorted))+len(without(c.sorted, r.Names)) == 1
-}
-
-// generation says of which generation a record's list is; "": it was never changed.
-func (r Record) generation() string {
-	if r.loose() {
-		return ""
-	}
-	return fmt.Sprintf(", generation %d", r.Gen)
-}
-
-// listWords are the client's names, where they matter.
-func (v View) listWords(r Record) string {
-	if r.loose() {
-		return ""
-	}
-	return " (" + strings.Join(v.Sorted(), ", ") + ")"
 }
 
 // latest is the target cluster's record with the latest list, as an answering node shows
@@ -62,7 +43,7 @@ func (v View) latest() (out Record) {
 
 // ofCluster tells whether an answering node shows a record of that cluster.
 func (o Observation) ofCluster(id string) bool {
-	return id != "" && o.Answered && o.Recorded && !o.Record.Gone && o.Record.Cluster == id
+	return id != "" && o.Answered && o.Recorded && o.Record.Cluster == id
 }
 
 // Newest is the cluster's record with the latest list; its Names are nil if there is none.
@@ -88,12 +69,32 @@ func (v View) catchUp(i int) Plan {
 }
 
 // unlisted is why node i is not taken in: the latest list does not have it.
-func (v View) unlisted(i int) string {
-	if v.newest.loose() || slices.Contains(v.newest.Names, v.Names[i]) {
+func (v View) unlisted(i int) string { return v.lacks(v.newest, i) }
+
+// lacks says that the record's list does not have node i; "": it has, or there is no record.
+func (v View) lacks(in Record, i int) string {
+	if in.Names == nil || slices.Contains(in.Names, v.Names[i]) {
 		return ""
 	}
 	return fmt.Sprintf("the cluster's list of generation %d (%s) does not have it: Cluster.Add (redlock nodes add) puts it there",
-		v.newest.Gen, strings.Join(v.newest.Names, ", "))
+		in.Gen, strings.Join(in.Names, ", "))
+}
+
+// elsewhere is the record of a cluster that a quorum of our nodes is of, by another list than
+// ours; zero if there is none.
+func (v View) elsewhere() Record {
+	for _, o := range v.Nodes {
+		carriers := 0
+		for _, other := range v.Nodes {
+			if other.ofCluster(o.Record.Cluster) {
+				carriers++
+			}
+		}
+		if v.newest.Names == nil && carriers >= quorum.Size(len(v.Names)) {
+			return o.Record
+		}
+	}
+	return Record{}
 }
 
 // lists are those that a quorum may go by: the latest, the one before it, settled or not,
@@ -111,8 +112,8 @@ func (v View) lists() [][]string {
 // enough tells whether so many others share a node with every quorum that node i was in,
 // by each list that has it.
 func (v View) enough(i int, others []int) bool {
-	if v.newest.loose() {
-		return len(others) >= v.Needed(len(v.Names))
+	if v.newest.Names == nil {
+		return false
 	}
 	for _, list := range v.lists() {
 		in := 0
@@ -131,9 +132,6 @@ func (v View) enough(i int, others []int) bool {
 // outside is a node of the cluster's lists that is not in ours: beyond the table every
 // node has its say. It is "" where there is none.
 func (v View) outside() string {
-	if v.newest.loose() {
-		return ""
-	}
 	for _, list := range v.lists() {
 		if others := without(list, v.Names); len(others) > 0 {
 			return others[0]
@@ -148,9 +146,6 @@ func (t *Tracker) ListsOn(i int) [][]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, out := t.seen[i].Record, make([][]int, 2)
-	if r.loose() {
-		return nil // it goes by ours
-	}
 	for k, list := range [][]string{r.Names, r.Before} {
 		for _, name := range list {
 			out[k] = append(out[k], slices.Index(t.config.Names, name))
@@ -164,7 +159,7 @@ func (v View) changing() bool { return v.newest.Settled }
 
 // withList is a joiner's record with all that is known of the lists.
 func (v View) withList(r Record) Record {
-	if v.newest.loose() {
+	if v.newest.Names == nil {
 		return r
 	}
 	r.Gen, r.Names, r.Before = v.newest.Gen, v.newest.Names, v.newest.Before

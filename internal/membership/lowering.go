@@ -41,7 +41,7 @@ func NewLowering(to time.Duration, vouched bool, nodes int, fresh func() string)
 // lowered is the first step, as it was done on a node.
 type lowered struct {
 	at    clock.Instant // its reply was here; 0: not done
-	epoch string        // since then; empty: the record has none (a retired node)
+	epoch string        // since then
 }
 
 // lowerStep is what is to be done next on a node.
@@ -74,9 +74,9 @@ func (w *Lowering) next(v View, i int, now clock.Instant) (lowerStep, clock.Inst
 		return lowerNot, 0, fmt.Errorf("%w: %s has the record of another cluster", fault.ErrMisconfigured, name)
 	case m.at == 0:
 		return lowerFirst, 0, nil
-	case o.Record.Epoch != m.epoch && !o.Record.Gone && o.Record.Was != 0:
+	case o.Record.Epoch != m.epoch && o.Record.Was != 0:
 		return lowerBy, 0, fmt.Errorf("%s: meanwhile another client lowers MaxTTL, too, or the list of nodes changes: run this again when that is over", name)
-	case o.Record.Epoch != m.epoch: // it was installed meanwhile, or retired
+	case o.Record.Epoch != m.epoch: // it was installed meanwhile
 		return lowerFirst, 0, nil
 	case o.Record.MaxTTL > w.to:
 		return lowerBy, 0, fmt.Errorf("%w: %s: a client raised MaxTTL again, to %v: stop it, or give it no more than %v",

@@ -27,28 +27,12 @@ func recordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, 
 
 func noticeOf(nonce, run string) membership.Notice { return membership.Notice{Nonce: nonce, Run: run} }
 
-func placementOf(old, fresh string) membership.Placement {
-	return membership.Placement{Old: old, New: fresh}
-}
-
 func waitOf(n membership.Notice, since clock.Instant) membership.Wait {
 	return membership.Wait{Notice: n, Since: since}
 }
 
 func proposalOf(cluster string, clock quorum.Token, admit bool) membership.Proposal {
 	return membership.Proposal{Cluster: cluster, Clock: clock, Admit: admit}
-}
-
-// marked is the record with marks.
-func marked(r membership.Record, retired []string, replaced []membership.Placement) membership.Record {
-	r.Retired, r.Replaced = retired, replaced
-	return r
-}
-
-// gone is the record as retire.lua leaves it.
-func gone(r membership.Record) membership.Record {
-	r.Gone, r.Epoch, r.Run = true, "", ""
-	return r
 }
 
 // asStrict is the record of a cluster that an operator recovers.

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
@@ -262,7 +260,7 @@ func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
 		testkit.Must(t, l.Close())
 		locktest.WantError(t, "Join of a Locker that was closed meanwhile", <-ended, redlock.ErrClosed)
 		for what, err := range map[string]error{
-			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()), "Retire": l.Cluster().Retire(t.Context(), "node-0"),
+			"Join": l.Cluster().Join(t.Context()), "Admit": l.Cluster().Admit(t.Context()),
 		} {
 			locktest.WantError(t, what+" after Close", err, redlock.ErrClosed)
 		}
@@ -299,75 +297,20 @@ func TestMaxTTLIsTheClustersAndNeverFalls(t *testing.T) {
 	})
 }
 
-func TestAClientWithOtherNamesLocksAndRejoinsNoNode(t *testing.T) {
+func TestAClientWithOtherNamesIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		l := locktest.LockerWith(t, nodes.NewClients(), redlock.WithNodeNames("a", "b", "c"))
-		held := locktest.MustAcquire(t, l, "orders/42")
+		l := locktest.LockerWith(t, nodes.NewClients(), redlock.WithNodeNames("node-0", "node-1", "c"))
+		_, err := l.TryAcquire(t.Context(), "orders/42")
+		locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+		locktest.WantText(t, "TryAcquire", fmt.Sprint(err), "node-0, node-1, node-2", "(c, node-0, node-1)", "--node-names")
 		nodes.Node(0).Restart()
 		time.Sleep(5 * redlock.DefaultMaxTTL)
-		locktest.WantVotes(t, "only a client with other names runs", l, 2)
-		locktest.WantText(t, "its Status", locktest.Status(t, l).Nodes[0].Cause, "node-0", "not this client's")
-		testkit.Must(t, held.Err())
+		locktest.WantVotes(t, "only a client with other names runs", l, 0)
+		locktest.WantError(t, "Admit", l.Cluster().Admit(t.Context()), redlock.ErrMisconfigured)
 		other := locktest.LockerOver(t, nodes)
 		testkit.Must(t, other.Cluster().Join(t.Context()))
-		locktest.WantVotes(t, "after a client with the names of the records", l, 3)
-		locktest.MustRelease(t, held)
-	})
-}
-
-func TestReplacingANodeKeepsItsOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nodes := redlocktest.Start(t, 3)
-		spare := redlocktest.Start(t, 1, redlocktest.WithoutFounding())
-		l := locktest.LockerOver(t, nodes)
-		locktest.Warm(t, l)
-		clients := []redis.UniversalClient{nodes.Clients()[0], nodes.Clients()[1], spare.Clients()[0]}
-		fresh := locktest.LockerWith(t, clients, redlock.WithNodeNames("node-0", "node-1", "node-3"))
-
-		err := fresh.Cluster().Admit(t.Context())
-		locktest.WantText(t, "Admit before Retire", fmt.Sprint(err), "node-2", "not retired")
-		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-2"))
-		s := locktest.Status(t, l)
-		if s.Votes() != 2 || s.Nodes[2].State != redlock.NodeRetired {
-			t.Errorf("after Retire: got %+v; want two votes, node 2 retired", s)
-		}
-		nodes.Node(2).Restart() // it comes back with nothing: its name is marked elsewhere
-		time.Sleep(3 * redlock.DefaultMaxTTL)
-		if got := locktest.Status(t, l).Nodes[2].State; got != redlock.NodeRetired {
-			t.Errorf("the retired node, back and blank: got %v; want it retired", got)
-		}
-		err = l.Cluster().Admit(t.Context())
-		locktest.WantText(t, "Admit of a retired node", fmt.Sprint(err), "node-2", "retired")
-		testkit.Must(t, fresh.Cluster().Join(t.Context()))
-		locktest.WantVotes(t, "the new list", fresh, 3)
-		locktest.WantVotes(t, "the old list", l, 2)
-		lock := locktest.MustAcquire(t, l, "orders/42")
-		_, err = fresh.TryAcquire(t.Context(), "orders/42")
-		locktest.WantError(t, "the new list, while the old one holds", err, redlock.ErrNotAcquired)
-		locktest.MustRelease(t, lock)
-	})
-}
-
-func TestRetireOfANodeThatDoesNotAnswerLeavesItsMarksAndSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := locktest.NewLocker(t, 5)
-		locktest.Warm(t, l)
-		nodes.Node(4).Stop()
-		err := l.Cluster().Retire(t.Context(), "node-4")
-		locktest.WantText(t, "Retire", fmt.Sprint(err), "node-4", "marks stand", "dead")
-		nodes.Node(4).Start()
-		_, _ = l.TryAcquire(t.Context(), "orders/42")
-		if s := locktest.Status(t, l); s.Nodes[4].State != redlock.NodeRetired || s.Votes() != 4 {
-			t.Errorf("the node is back: got %+v; want it retired by its name", s)
-		}
-		testkit.Must(t, l.Cluster().Retire(t.Context(), "node-4"))
-
-		nodes.Node(0).Stop()
-		nodes.Node(1).Stop()
-		err = l.Cluster().Retire(t.Context(), "node-3")
-		locktest.WantError(t, "Retire with two other members left", err, redlock.ErrNoQuorum)
-		locktest.WantError(t, "Retire of no node", l.Cluster().Retire(t.Context(), "node-5"), redlock.ErrInvalidNode)
+		locktest.WantVotes(t, "after a client with the names of the records", other, 3)
 	})
 }
 

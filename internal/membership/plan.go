@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,6 @@ const (
 	DoNotice                // put a notice on it
 	DoWait                  // until Plan.Until
 	DoRead                  // look at every node again: what was seen is older than the wait
-	DoPlace                 // write replacements on other members, then look again
 	DoInstall               // make it a member, then verify it
 	DoAmend                 // bring its record up to date, then verify it
 	DoLower                 // one of the two steps of lower.lua; nobody plans it
@@ -35,7 +35,7 @@ type Plan struct {
 	Action Action
 	Cause  string // why it abstains, until when, and what would admit it
 
-	Misfit   bool          // the cause is a configuration: names that differ from the records'
+	Misfit   bool          // the cause is a configuration: the list lacks the node
 	Waiting  bool          // a wait is running, until Until
 	Until    clock.Instant // of a wait
 	Notice   Notice        // of an install: its conditions
@@ -44,8 +44,6 @@ type Plan struct {
 	Binding  bool          // of an amendment that writes strict for this client's option
 	Founding bool          // the install is beyond the table: tokens lean on clocks once
 	Epoch    string        // of a lowering, or a settling: the new one
-	At       []int         // of DoPlace: where
-	Places   []Placement   // of DoPlace
 }
 
 // Proposal is what a founder brings of its own.
@@ -69,34 +67,23 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 		return v.amend(i, p)
 	case Blank:
 		return v.rejoin(i, now, p, why)
-	case Unreachable, Joining, Retired, Foreign, Misconfigured:
+	case Unreachable, Joining, Foreign, Misconfigured:
 	}
 	return Plan{Cause: why}
 }
 
 // amend brings a member's record up to date: MaxTTL before a client takes more,
-// strict before a client with the option counts its vote, and what a quorum of the
-// members has written of either and of retired and replaced nodes, so that a mark
-// does not stay where it was first written.
+// strict before a client with the option counts its vote, or where a quorum of the members
+// has it.
 func (v View) amend(i int, p Proposal) Plan {
 	rec := v.Nodes[i].Record
 	add, below := Record{Epoch: rec.Epoch}, time.Duration(0)
 	if rec.MaxTTL < v.MaxTTL {
 		add.MaxTTL, below = v.MaxTTL, rec.MaxTTL
 	}
-	for _, name := range v.retired() {
-		if !slices.Contains(rec.Retired, name) && v.proven(func(r Record) bool { return slices.Contains(r.Retired, name) }) {
-			add.Retired = append(add.Retired, name)
-		}
-	}
-	for _, p := range v.placements() {
-		if rec.loose() && !slices.Contains(rec.Replaced, p) && v.proven(func(r Record) bool { return slices.Contains(r.Replaced, p) }) {
-			add.Replaced = append(add.Replaced, p)
-		}
-	}
 	mine := v.makesStrict(p)
 	add.Strict = !rec.Strict && (mine || v.proven(func(r Record) bool { return r.Strict }))
-	if add.MaxTTL == 0 && !add.Strict && add.Retired == nil && add.Replaced == nil {
+	if add.MaxTTL == 0 && !add.Strict {
 		return Plan{}
 	}
 	return Plan{Action: DoAmend, Record: add, Below: below, Binding: add.Strict && mine}
@@ -162,15 +149,9 @@ func (v View) byTable(i int) bool {
 
 // joinByTable installs node i from what the other members know.
 func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
-	if pl, ok := v.refused(i, quorum.Size(len(v.Names))); ok {
-		return pl
-	}
 	others := slices.DeleteFunc(v.Members(i, since), func(j int) bool { return !v.Nodes[j].Counted })
 	if !v.enough(i, others) {
 		return Plan{Action: DoRead}
-	}
-	if pl, ok := v.named(i, others, quorum.Size(len(v.Names))); !ok {
-		return pl
 	}
 	rec := v.newRecord(p)
 	for _, j := range others {
@@ -203,20 +184,14 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 			case now < v.due(j, p):
 				return Plan{Action: DoRead, Waiting: true, Until: v.due(j, p), Cause: few + ": " + why + ", and its wait goes on"}
 			}
-		case Member, Retired, Joining:
+		case Member, Joining:
 		}
 	}
 	if who := v.operatorFor(); who != "" && !p.Admit {
 		return Plan{Cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit --strict-recovery), when no lock made before is held"}
 	}
-	if pl, ok := v.refused(i, beyondTable); ok {
-		return pl
-	}
 	if !v.readAfterWaits(p) {
 		return Plan{Action: DoRead}
-	}
-	if pl, ok := v.named(i, v.Members(i, 0), beyondTable); !ok {
-		return pl
 	}
 	for j := range v.Names {
 		if state, _ := v.Standing(j); state == Blank && v.Names[j] < v.Names[i] {
@@ -275,91 +250,12 @@ func (v View) readAfterWaits(p Proposal) bool {
 }
 
 // newRecord is the record of a node that joins, after its wait: no longer lease than
-// the cluster allows now rests on it. It has all that is known of the cluster, the
-// marks of retired nodes included, so that they outlive the nodes that bear
-// them.
+// the cluster allows now rests on it.
 func (v View) newRecord(p Proposal) Record {
 	return v.withList(Record{
 		Format: RecordFormat, Cluster: v.target, Names: v.Sorted(),
-		MaxTTL: v.allowed(), Retired: v.retired(), Replaced: v.placements(),
-		Strict: v.strictRecord(p),
+		MaxTTL: v.allowed(), Strict: v.strictRecord(p),
 	})
-}
-
-// beyondTable stands for the quorum where every node has its say.
-const beyondTable = 0
-
-// refused tells whether the rule on names keeps node i out already, by what was
-// seen last: then nothing more need be read, and the cause is known to who asks.
-func (v View) refused(i, quorum int) (Plan, bool) {
-	pl, ok := v.named(i, v.Members(i, 0), quorum)
-	return pl, !ok && pl.Action == DoNothing
-}
-
-// named checks the client's names against every record found, and says which
-// replacement must be written first. A name that the records do not know joins
-// only in the place of a retired one, once that stands on a quorum of the other
-// members, or beyond the table on all of them.
-func (v View) named(i int, others []int, quorum int) (Plan, bool) {
-	if !v.newest.loose() { // rejoin has looked
-		return Plan{}, true
-	}
-	places := v.placements()
-	for j, o := range v.Nodes {
-		if !o.Recorded || o.Record.Gone || quorum != beyondTable && (j == i || !v.kin(j)) {
-			continue
-		}
-		more, cause := v.vacancies(o.Record)
-		if cause != "" {
-			return Plan{Misfit: true, Cause: fmt.Sprintf("the record of %s lists %s: %s", v.Names[j], strings.Join(o.Record.Names, ", "), cause)}, false
-		}
-		for _, p := range more {
-			if !slices.Contains(places, p) {
-				places = append(places, p)
-			}
-		}
-	}
-	var lacking []int
-	for _, j := range others {
-		if !slices.Contains(v.Nodes[j].Record.Names, v.Names[i]) {
-			lacking = append(lacking, j)
-		}
-	}
-	switch {
-	case len(lacking) == 0, quorum != beyondTable && len(others)-len(lacking) >= quorum:
-		return Plan{}, true
-	case len(others) < quorum:
-		return Plan{Cause: fmt.Sprintf("it replaces another node, which %d other members must write down; %d answer", quorum, len(others))}, false
-	}
-	return Plan{Action: DoPlace, At: lacking, Places: places}, false
-}
-
-// Stranger says which record of the cluster does not list the name; "": all do.
-func (v View) Stranger(name string) string {
-	for i, o := range v.Nodes {
-		if v.kin(i) && !o.Record.Gone && !slices.Contains(v.current(o.Record.Names), name) {
-			return fmt.Sprintf("the record of %s lists %s, and not this name", v.Names[i], strings.Join(o.Record.Names, ", "))
-		}
-	}
-	return ""
-}
-
-// vacancies pairs the retired names of the record that this client does not list
-// with those of its names that the record does not know.
-func (v View) vacancies(r Record) ([]Placement, string) {
-	theirs, mine := v.current(r.Names), v.Sorted()
-	gone, fresh := without(theirs, mine), without(mine, theirs)
-	if len(gone) != len(fresh) {
-		return nil, "two of its names stand for one place"
-	}
-	var out []Placement
-	for k, name := range gone {
-		if !slices.Contains(v.retired(), name) {
-			return nil, fmt.Sprintf("%s is not this client's, and was not retired: give all clients the same list, or Cluster.Retire (redlock nodes retire) that one first", name)
-		}
-		out = append(out, Placement{Old: name, New: fresh[k]})
-	}
-	return out, ""
 }
 
 // waiting explains a wait: until when, why, and what would end it.
@@ -383,11 +279,11 @@ func (v View) orAdmit() string {
 // was seen tells; "": nothing. What its own last action failed with is told beside it.
 // misfit tells that the records have another node in its place, which no wait mends.
 func (v View) Obstacle(i int) (cause string, misfit bool) {
-	if cause := v.unlisted(i); cause != "" {
+	if cause := cmp.Or(v.unlisted(i), v.lacks(v.elsewhere(), i)); cause != "" {
 		return cause, true
 	}
-	if pl, _ := v.refused(i, quorum.Size(len(v.Names))); pl.Misfit || v.byTable(i) {
-		return pl.Cause, pl.Misfit
+	if v.byTable(i) {
+		return "", false
 	}
 	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.Names)))
 	for j := range v.Names {
@@ -398,11 +294,8 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 			if v.Nodes[j].Replica || v.Fault(j) != nil {
 				return fmt.Sprintf("%severy node must be waited for, and %s can't be: %s", few, v.Names[j], v.Hindered(j, cause)), false
 			}
-		case Member, Joining, Retired:
+		case Member, Joining:
 		}
-	}
-	if pl, refused := v.refused(i, beyondTable); refused {
-		return pl.Cause, pl.Misfit
 	}
 	if who := v.operatorFor(); who != "" {
 		return few + who + " asks for Cluster.Admit (redlock nodes admit --strict-recovery)", false
@@ -435,9 +328,5 @@ func (r Record) ForceArgs(fresh string) []any {
 // AmendArgs are amend.lua's arguments: the epoch of the record, and what is to
 // be added to it.
 func (r Record) AmendArgs() []any {
-	args := []any{r.Epoch, r.MaxTTL.Milliseconds(), strings.Join(r.Retired, "\n"), markArg(r.Strict)}
-	for _, p := range r.Replaced {
-		args = append(args, p.Old, p.New)
-	}
-	return args
+	return []any{r.Epoch, r.MaxTTL.Milliseconds(), markArg(r.Strict)}
 }

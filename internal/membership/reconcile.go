@@ -17,15 +17,14 @@ const (
 	// vote: another client may have taken it in meanwhile.
 	JoinPoll = time.Second
 	// strayPoll is how often it looks while a node that answers is not to be
-	// taken in (foreign, damaged, retired): somebody may have emptied it.
+	// taken in (foreign, damaged): somebody may have emptied it.
 	strayPoll = 10 * time.Second
 	// lookAgainAfter is how long after a look at all nodes the next may be asked
 	// for, by acquisitions that are refused for what was seen: one that is refused
 	// over and over, and a thousand at a time, make ten looks a second.
 	lookAgainAfter = 100 * time.Millisecond
-	// joinSteps bounds the actions between two pauses: a notice, a look, a
-	// replacement to write, another look, an install (of a new cluster, one node
-	// after another), and an amendment, with room for races.
+	// joinSteps bounds the actions between two pauses: a notice, two looks, an install (of a
+	// new cluster, one node after another), and an amendment, with room for races.
 	joinSteps = 12
 	// inVain is how many steps in a row may only ask for another look. The first look that
 	// counts is one. A writer may look at its node behind it, and that look does not count.
@@ -229,11 +228,6 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		case DoNothing, DoWait, DoLower, DoSettle, DoAccept: // an operator's
 		case DoRead:
 			look = look || !pl.Waiting
-		case DoPlace:
-			for _, j := range pl.At {
-				err := t.nodes[j].Do(ctx, Plan{Action: DoAmend, Record: Record{Epoch: v.Nodes[j].Record.Epoch, Replaced: pl.Places}})
-				did = t.did(ctx, i, "its replacement was not written down on "+v.Names[j], err) || did
-			}
 		case DoNotice, DoInstall, DoAmend, DoForce:
 			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
 		}
@@ -308,7 +302,7 @@ func (t *Tracker) pause() time.Duration {
 	for i := range t.nodes {
 		next := JoinPoll
 		switch state, _ := v.Standing(i); {
-		case state == Foreign, state == Misconfigured, state == Retired && v.Nodes[i].Answered, state == Member && v.Refounded():
+		case state == Foreign, state == Misconfigured, state == Member && v.Refounded():
 			next = strayPoll
 		case state != Blank && v.Next(i, now, t.Proposal()).Action == DoNothing:
 			continue
@@ -321,21 +315,6 @@ func (t *Tracker) pause() time.Duration {
 		}
 	}
 	return pause
-}
-
-// Mark writes a retired name on the other members, and returns how many have it.
-func (t *Tracker) Mark(ctx context.Context, v View, node int, name string) (int, error) {
-	var faults []error
-	marks := 0
-	for _, j := range v.Members(node, 0) {
-		p := Plan{Action: DoAmend, Record: Record{Epoch: v.Nodes[j].Record.Epoch, Retired: []string{name}}}
-		if err := t.nodes[j].Do(ctx, p); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", v.Names[j], err))
-			continue
-		}
-		marks++
-	}
-	return marks, errors.Join(faults...)
 }
 
 // ErrRefused is the answer of a node on which what an action rests on has changed.

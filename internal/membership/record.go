@@ -16,7 +16,7 @@ import (
 
 // RecordFormat is part of the wire format. A record of another format is never
 // touched: it is a configuration error.
-const RecordFormat = 2
+const RecordFormat = 3
 
 // MaxNodeName bounds a node's name: all of them stand in every record.
 const MaxNodeName = 255
@@ -35,10 +35,6 @@ type Record struct {
 	Base    quorum.Token  // every stripe is at least this
 	Strict  bool          // beyond the table only an operator decides, no matter who asks
 
-	Gone     bool        // this node is retired
-	Retired  []string    // names that abstain for ever
-	Replaced []Placement // names that took the place of a retired one
-
 	Gen      int       // how often the list has changed: Names is of this generation (change.go)
 	Before   []string  // the list of the generation before; nil in the first
 	Settled  bool      // the next change has begun: Before does not vote any more
@@ -56,9 +52,6 @@ type Proposed struct {
 
 // Longest is the longest lease that a lock may have which rests on the node.
 func (r Record) Longest() time.Duration { return max(r.MaxTTL, r.Was) }
-
-// Placement is a name that joined in the place of a retired one.
-type Placement struct{ Old, New string }
 
 // Notice is the mark from which a joiner waits: a nonce, and the identity of the
 // server that it was put on. The zero value is none.
@@ -84,7 +77,7 @@ type Observation struct {
 
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
-	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "gone", "retired", "replaced", "maxttl_was",
+	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "maxttl_was",
 	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict", "maxttl_least", "since",
 }
 
@@ -130,11 +123,6 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 	if len(f) == 0 {
 		return o
 	}
-	o.Record.Gone = f["gone"] != ""
-	if _, some := f["format"]; !some && o.Record.Gone {
-		o.Recorded = true
-		return o
-	}
 	if format := f["format"]; format != strconv.Itoa(RecordFormat) {
 		return o.refuse(fmt.Sprintf("its record is of format %q; this client writes %d", format, RecordFormat))
 	}
@@ -166,14 +154,7 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		f["proposed ballot"] = ballot
 		o.Record.Proposed = Proposed{number("proposed ballot", 1), sortedLines(names)}
 	}
-	o.Record.Retired, o.Record.Since = lines(f["retired"]), momentOf(f["since"])
-	for _, line := range lines(f["replaced"]) {
-		old, name, ok := strings.Cut(line, "\t")
-		if !ok {
-			faults = append(faults, fmt.Sprintf("replaced has %q", line))
-		}
-		o.Record.Replaced = append(o.Record.Replaced, Placement{old, name})
-	}
+	o.Record.Since = momentOf(f["since"])
 	if r := o.Record; r.Cluster == "" || len(r.Names) == 0 || CheckNames(r.Names) != nil || CheckNames(r.Before) != nil || CheckNames(r.Proposed.Names) != nil {
 		faults = append(faults, fmt.Sprintf("cluster %q, names %q, before %q, proposed %q", r.Cluster, r.Names, r.Before, r.Proposed.Names))
 	}
@@ -193,7 +174,7 @@ func (o Observation) refuse(cause string) Observation {
 // member tells whether the record is the showing server's own: one that restarted,
 // or took over other data, shows a record of another identity.
 func (o Observation) member() bool {
-	return o.Answered && o.Recorded && !o.Record.Gone && o.Record.Epoch != "" && o.Record.Run == o.Run && !o.Replica && !o.Returned
+	return o.Answered && o.Recorded && o.Record.Epoch != "" && o.Record.Run == o.Run && !o.Replica && !o.Returned
 }
 
 // StandingNotice tells which notice a joiner may wait on: one of this identity.
@@ -204,13 +185,9 @@ func (o Observation) StandingNotice() (Notice, bool) {
 // InstallArgs are install.lua's arguments, for a record that is installed under
 // this notice with this epoch.
 func (r Record) InstallArgs(n Notice) []any {
-	replaced := make([]string, 0, len(r.Replaced))
-	for _, p := range r.Replaced {
-		replaced = append(replaced, p.Old+"\t"+p.New)
-	}
 	return []any{
 		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, strings.Join(r.Names, "\n"),
-		r.MaxTTL.Milliseconds(), r.Base.String(), strings.Join(r.Retired, "\n"), strings.Join(replaced, "\n"),
+		r.MaxTTL.Milliseconds(), r.Base.String(),
 		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(),
 	}
 }

@@ -197,7 +197,7 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
 		run := s.read().Run
-		want := marked(recordOf("e1", "c1", run, []string{"10.0.0.1:6379", "unix:/var/run/a b", "ü"}, 30*time.Second, 1<<53-2), []string{"x"}, []membership.Placement{placementOf("x", "ü")})
+		want := recordOf("e1", "c1", run, []string{"10.0.0.1:6379", "unix:/var/run/a b", "ü"}, 30*time.Second, 1<<53-2)
 		s.install(want)
 		got, ok := s.record()
 		if !ok || !reflect.DeepEqual(got, want) {
@@ -217,29 +217,6 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 		}
 		if got := s.c.HGet(t.Context(), nodeKey, "4095").Val(); got != "9" {
 			t.Errorf("got stripe %q after the second install; want 9", got)
-		}
-	})
-}
-
-func TestRetiredNodeTakesNoInstall(t *testing.T) {
-	onBothKinds(t, func(t *testing.T, s *scripted) {
-		t.Helper()
-		rec := recordOf("e1", "c1", s.read().Run, []string{"a", "b", "c"}, time.Second, 1)
-		s.install(rec)
-		if got := s.run("retire", "c2"); got != int64(0) {
-			t.Errorf("retire by another cluster: got %v; want 0", got)
-		}
-		n := s.run("notice", "n").([]any) // a join is under way
-		for range 2 {
-			if got := s.run("retire", "c1"); got != int64(1) {
-				t.Errorf("retire: got %v; want 1", got)
-			}
-		}
-		if got, ok := s.record(); !ok || !got.Gone || got.Epoch != "" || got.Run != "" {
-			t.Errorf("got %+v, %t; want a retired record without epoch and run", got, ok)
-		}
-		if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)))...); got != int64(-2) {
-			t.Errorf("install on a retired node: got %v; want -2", got)
 		}
 	})
 }
@@ -288,17 +265,10 @@ func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
 		if rec := s.read().Record; rec.Longest() != time.Second || rec.Was != 0 {
 			t.Errorf("installed after its wait: got %+v; want the old MaxTTL gone", rec)
 		}
-		s.run("retire", "c1")
-		if got := s.run("lower", "c1", "", "e9", 500); got != int64(1) {
-			t.Errorf("of a retired node: got %v; want 1", got)
-		}
-		if rec := s.read().Record; rec.Epoch != "" || !rec.Gone || rec.Longest() != time.Second {
-			t.Errorf("a retired node: got %+v; want no epoch", rec)
-		}
 	})
 }
 
-func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
+func TestAmendNeverLowersMaxTTL(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
 		s.install(recordOf("e1", "c1", s.read().Run, []string{"a", "b", "c"}, time.Minute, 1))
@@ -307,21 +277,17 @@ func TestAmendGivesAPlaceOnceAndNeverLowersMaxTTL(t *testing.T) {
 			args []any
 			want int64
 		}{
-			{"another epoch", []any{"e0", 0, "a", "1"}, -1},
-			{"a place that nobody left", []any{"e1", 0, "", "1", "a", "d"}, 0},
-			{"a retired name and its place", []any{"e1", 90000, "a", "", "a", "d"}, 1},
-			{"the same again", []any{"e1", 90000, "a", "", "a", "d"}, 1},
-			{"a lower MaxTTL", []any{"e1", 1000, "", ""}, 1},
-			{"another in its place", []any{"e1", 0, "", "1", "a", "e"}, 0},
-			{"a name that is there", []any{"e1", 0, "b", "1", "b", "c"}, 0},
-			{"the retired name again", []any{"e1", 0, "d", "1", "d", "a"}, 0},
+			{"another epoch", []any{"e0", 0, "1"}, -1},
+			{"a longer MaxTTL", []any{"e1", 90000, ""}, 1},
+			{"the same again", []any{"e1", 90000, ""}, 1},
+			{"a lower MaxTTL", []any{"e1", 1000, ""}, 1},
 		} {
 			if got := s.run("amend", step.args...); got != step.want {
 				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
 			}
 		}
 		rec := s.read().Record
-		want := marked(recordOf("e1", "c1", rec.Run, []string{"b", "c", "d"}, 90*time.Second, 1), []string{"a"}, []membership.Placement{placementOf("a", "d")})
+		want := recordOf("e1", "c1", rec.Run, []string{"a", "b", "c"}, 90*time.Second, 1)
 		want.Least = time.Minute
 		if !reflect.DeepEqual(rec, want) {
 			t.Errorf("got %+v; want %+v: what is refused changes nothing", rec, want)
@@ -358,8 +324,6 @@ func TestStrictStaysInTheRecord(t *testing.T) {
 		wantStrict("amended under another epoch", false)
 		s.run("amend", asStrict(rec).AmendArgs()...)
 		wantStrict("amended as strict", true)
-		s.run("retire", "c1")
-		wantStrict("retired", true)
 		s.restart(false)
 		s.c.HSet(t.Context(), nodeKey, "strict", "1")
 		seen := s.read()

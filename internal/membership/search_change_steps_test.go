@@ -251,7 +251,7 @@ func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter, raise bool
 	if sys.slip == slipEpoch {
 		p.settled = false // who was accepted before still is
 	}
-	key := acceptance{p.gen, p.names, p.before, p.retired, l, p.settled, p.most, lease}
+	key := acceptance{p.gen, p.names, p.before, l, p.settled, p.most, lease}
 	if known, ok := acceptances.Load(key); ok {
 		out := known.([2]bool)
 		return out[0], out[1]
@@ -259,7 +259,7 @@ func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter, raise bool
 	o := sys.observation(sight{page: p, answered: true, process: p.run, epoch: 1}, l)
 	v := membership.NewView(membership.NewConfig(l.names(), time.Duration(lease)*unit, false), slices.Repeat([]membership.Observation{o}, l.size()), make([]membership.Wait, l.size()))
 	for i := range l.size() {
-		if st, _ := v.Voter(i); st != (membership.Voter{}) { // of a list of which one is retired, this is any other
+		if st, _ := v.Voter(i); st != (membership.Voter{}) {
 			voter = true
 		}
 		raise = raise || v.Next(i, nowInstant, membership.Proposal{}).Record.MaxTTL > 0
@@ -269,24 +269,24 @@ func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter, raise bool
 }
 
 type acceptance struct {
-	gen                       uint8
-	names, before, retired, l list
-	settled                   bool
-	most, lease               uint8
+	gen              uint8
+	names, before, l list
+	settled          bool
+	most, lease      uint8
 }
 
 var acceptances sync.Map
 
 // suffer yields what befalls a node.
 func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
-	if v := &s.seats[n]; !v.gone && (v.node.Epoch == 0 || v.run != v.process) && (v.nonce == 0 || v.onRun != v.process) {
+	if v := &s.seats[n]; v.blank() && (v.nonce == 0 || v.onRun != v.process) {
 		next := *s
 		w := &next.seats[n]
 		w.nonces++
 		w.nonce, w.onRun = w.nonces, w.process
 		yield(search.Step{Kind: stepNotice, A: n}, next)
 	}
-	sys.operate(s, n, yield)
+	sys.lower(s, n, yield)
 	if s.faults == 0 || s.seats[n].process > 200 || !sys.spared(s, n) {
 		return
 	}
@@ -300,9 +300,8 @@ func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
 	yield(search.Step{Kind: stepForget, A: n}, next)
 }
 
-// operate yields what operators do with a node besides: MaxTTL is lowered in two steps, and
-// the node is retired, of which the others learn.
-func (sys *changeSystem) operate(s *changeState, n uint8, yield yieldChange) {
+// lower yields the two steps in which an operator lowers a node's MaxTTL.
+func (sys *changeSystem) lower(s *changeState, n uint8, yield yieldChange) {
 	put := func(st search.Step, change func(*seat, *changeState)) {
 		next := *s
 		change(&next.seats[n], &next)
@@ -326,22 +325,6 @@ func (sys *changeSystem) operate(s *changeState, n uint8, yield yieldChange) {
 			sys.renew(v, send{})
 		})
 	}
-	others := list(0)
-	for i := range uint8(sys.seats) {
-		if i != n && !s.seats[i].blank() && v.names.has(i) {
-			others |= 1 << i
-		}
-		if i != n && s.retired.has(i) && !v.retired.has(i) {
-			put(search.Step{Kind: stepMark, A: n, B: i}, func(v *seat, _ *changeState) { v.retired |= 1 << i })
-		}
-	}
-	if s.retires > 0 && others.size() >= quorum.Size(v.names.size()) {
-		put(search.Step{Kind: stepRetire, A: n}, func(v *seat, s *changeState) {
-			s.retires--
-			s.retired |= 1 << n
-			v.gone, v.node.Epoch, v.run, v.nonce, v.onRun = true, 0, 0, 0, 0
-		})
-	}
 }
 
 // blank tells whether the node is no member.
@@ -352,7 +335,7 @@ func (v *seat) blank() bool { return v.node.Epoch == 0 || v.run != v.process }
 func (sys *changeSystem) spared(s *changeState, n uint8) bool {
 	blank := func(i uint8) bool { return s.seats[i].blank() }
 	if blank(n) {
-		return s.seats[n].gone && s.retires > 0
+		return false
 	}
 	if sys.founds {
 		gen := mostGens

@@ -19,8 +19,7 @@ import (
 // an agent decides is sent at once, and arrives whenever, or never.
 //
 // A locker may take longer leases than the others, and raises MaxTTL first; it is lowered
-// again, as in the search of nodes. Nodes are retired. Where founds, all nodes but one may
-// forget, and are founded again, or wait for an operator where the cluster is strict.
+// again, as in the search of nodes. Where founds, all nodes but one may forget, and are founded again, or wait for an operator where the cluster is strict.
 //
 // Not in it: other clusters, several names, queues.
 
@@ -74,8 +73,7 @@ type page struct {
 	run           uint8
 	nonce, onRun  uint8
 	most, was     uint8 // MaxTTL, and the earlier one while it is lowered
-	retired       list
-	gone, strict  bool
+	strict        bool
 	settler       uint8 // whose settling began the epoch; 0: nobody's
 }
 
@@ -156,8 +154,6 @@ type changeState struct {
 	faults  uint8
 	changes uint8 // left
 	best    scriptmodel.Number
-	retires uint8
-	retired list
 	broken  bool // two lists of one generation
 	founded bool // again, though strict
 }
@@ -199,7 +195,6 @@ type changeSystem struct {
 	drift                  uint8
 	rates                  [3]uint8 // of the clocks of nodes, clients and agents; 0: 1
 	faults, changes        uint8
-	retires                uint8 // nodes that may be retired
 	founds, strict         bool
 	keeps                  bool // a node may restart with its data
 	extends                uint8
@@ -230,7 +225,7 @@ type changeAnswer struct {
 }
 
 func (sys *changeSystem) Init() (s changeState) {
-	s.faults, s.changes, s.retires = sys.faults, sys.changes, sys.retires
+	s.faults, s.changes = sys.faults, sys.changes
 	s.lists[0] = sys.first
 	for n := range sys.seats {
 		v := &s.seats[n]
@@ -299,8 +294,6 @@ const (
 	stepDie
 	stepAmend
 	stepLower
-	stepRetire
-	stepMark
 )
 
 var changeTexts = [...]string{
@@ -309,7 +302,7 @@ var changeTexts = [...]string{
 	"node %[3]d runs locker %[2]d's raise", "node %[3]d runs locker %[2]d's extend", "node %[2]d forgets", "node %[2]d restarts",
 	"node %[2]d gets a notice", "agent %[2]d has list %05[4]b", "agent %[2]d looks at node %[3]d", "agent %[2]d sends action %[4]d to node %[3]d",
 	"node %[3]d runs agent %[2]d's order", "agent %[2]d begins a change to %05[4]b", "agent %[2]d goes on with its change", "agent %[2]d dies",
-	"locker %[2]d raises MaxTTL of node %[3]d", "MaxTTL of node %[2]d is lowered", "node %[2]d is retired", "node %[2]d learns that node %[3]d is",
+	"locker %[2]d raises MaxTTL of node %[3]d", "MaxTTL of node %[2]d is lowered",
 }
 
 func (sys *changeSystem) Describe(st search.Step) string {
@@ -321,7 +314,7 @@ func (sys *changeSystem) Weight(st search.Step) int {
 	switch st.Kind {
 	case stepWin, stepRaise, stepConfirm, stepThink:
 		return 600
-	case stepForget, stepRestart, stepRetire:
+	case stepForget, stepRestart:
 		return 1 + 9*sys.forgets
 	case stepAgent:
 		return 30

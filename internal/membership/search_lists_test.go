@@ -36,9 +36,9 @@ var changeWalks = []struct {
 	{"operators whose clocks run fast", 0, 15, 300, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.life, s.drift, s.rates = 64, 8, [3]uint8{16, 15, 17} })
 	}},
-	{"MaxTTL raised and lowered, nodes retired", 3, 40, 600, func() *changeSystem { return lasting() }},
+	{"MaxTTL raised and lowered", 3, 40, 600, func() *changeSystem { return lasting() }},
 	{"founding beside changes", 0, 40, 1000, func() *changeSystem {
-		return changing(3, 0b001, func(s *changeSystem) { s.founds, s.retires = true, 1 })
+		return changing(3, 0b001, func(s *changeSystem) { s.founds = true })
 	}},
 	{"strict recovery beside changes", 0, 20, 300, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.founds, s.strict, s.faults = true, true, 4 })
@@ -209,9 +209,9 @@ var slips = []struct {
 	})},
 }
 
-// lasting is five with longer leases of one client, and nodes that are retired.
+// lasting is five with longer leases of one client.
 func lasting() *changeSystem {
-	return changing(5, 0b00111, func(s *changeSystem) { s.long, s.retires = 8, 1 })
+	return changing(5, 0b00111, func(s *changeSystem) { s.long = 8 })
 }
 
 // eager is five with operators in each other's way, and nodes that forget more often.

@@ -122,12 +122,6 @@ func (sys *changeSystem) observation(g sight, _ list) membership.Observation {
 	if g.gen != 0 {
 		r := recordOf(word('e', g.epoch), "c1", word('r', g.run), g.names.names(), time.Duration(g.most)*unit, 0)
 		r.Was, r.Strict = time.Duration(g.was)*unit, g.strict
-		if g.retired != 0 {
-			r.Retired = g.retired.names()
-		}
-		if g.gone {
-			r = gone(r)
-		}
 		r.Gen, r.Before, r.Settled, r.Ballot = int(g.gen)-1, g.before.names(), g.settled, uint64(g.ballot)
 		if g.proposedBy != 0 {
 			r.Proposed = membership.Proposed{Ballot: uint64(g.proposedBy), Names: g.proposed.names()}
@@ -201,7 +195,7 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 	o := send{kind: p.Action, epoch: k.seen[n].epoch, base: scriptmodel.Number(p.Record.Base)}
 	o.gen, o.names, o.before = uint8(p.Record.Gen)+1, listOf(p.Record.Names), listOf(p.Record.Before)
-	o.most, o.retired, o.strict = uint8(p.Record.MaxTTL/unit), listOf(p.Record.Retired), p.Record.Strict
+	o.most, o.strict = uint8(p.Record.MaxTTL/unit), p.Record.Strict
 	o.settled, o.ballot = p.Record.Settled, uint8(p.Record.Ballot)
 	o.proposedBy, o.proposed = uint8(p.Record.Proposed.Ballot), listOf(p.Record.Proposed.Names)
 	switch p.Action { //nolint:exhaustive // the others send nothing that matters here
@@ -231,7 +225,7 @@ func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 	v := &s.seats[n]
 	if o.kind == membership.DoInstall {
-		if v.gone || v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
+		if v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
 			return
 		}
 		o.strict = o.strict || v.strict
@@ -247,7 +241,7 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 	}
 	switch o.kind { //nolint:exhaustive // the others are not sent
 	case membership.DoAmend:
-		v.most, v.retired, v.strict = max(v.most, o.most), v.retired|o.retired, v.strict || o.strict
+		v.most, v.strict = max(v.most, o.most), v.strict || o.strict
 	case membership.DoSettle:
 		if v.gen != o.gen || v.ballot >= o.ballot && sys.slip != slipBallots {
 			return

@@ -17,7 +17,6 @@ func TestStandings(t *testing.T) {
 		r := recordOf("e", cluster, run, names[:n], maxTTL, 0)
 		return &r
 	}
-	gone := gone(recordOf("", "c1", "", nodeNames[:3], maxTTL, 0))
 	for name, c := range map[string]struct {
 		s     membership.Observation
 		state membership.State
@@ -25,12 +24,12 @@ func TestStandings(t *testing.T) {
 		"a record of this run":       {observed(0, "r", other(3, "c1", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Member},
 		"a record of another run":    {observed(0, "r2", other(3, "c1", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
 		"nothing":                    {observed(0, "r", nil, 0, membership.Notice{}), membership.Blank},
-		"retired":                    {observed(0, "r", &gone, 0, membership.Notice{}), membership.Retired},
 		"another N":                  {observed(0, "r", other(2, "c1", "r", "a", "b"), 0, membership.Notice{}), membership.Misconfigured},
 		"another cluster":            {observed(0, "r", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
 		"another cluster, restarted": {observed(0, "r2", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
 		"the other founder's":        {observed(0, "r", other(3, "c0", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
-		"another format":             {membership.ParseObservation(reply("format", "1"), 0, 0), membership.Misconfigured},
+		"another's list":             {observed(0, "r", other(3, "c1", "r", "a", "b", "d"), 0, membership.Notice{}), membership.Misconfigured},
+		"another format":             {membership.ParseObservation(reply("format", "2"), 0, 0), membership.Misconfigured},
 		"no answer":                  {membership.Unread(membership.Observation{}, 0, 0, "timeout"), membership.Unreachable},
 	} {
 		v := newView(3, start)
@@ -71,10 +70,10 @@ func TestNamesAreOneAlineAndDifferent(t *testing.T) {
 // FuzzParseObservation: no matter what a node shows, it is a record that goes back into the
 // same fields, or refused, or nothing; it never votes for a reason of its own.
 func FuzzParseObservation(f *testing.F) {
-	f.Add("2", "e", "c", "a\nb\nc", "30000", "r", "7", "", "", "", "", "1", "a\nb", "1", "3", "3\na\nb\nc\nd")
-	f.Add("1", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "")
-	f.Add("2", "e", "c", "a\nb\nc", "-1", "r", "x", "1", "a", "a\tb", "", "x", "\n", "", "-1", "0\n")
-	f.Add("2", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "", "", "", "") // above MaxToken
+	f.Add("3", "e", "c", "a\nb\nc", "30000", "r", "7", "", "1", "a\nb", "1", "3", "3\na\nb\nc\nd")
+	f.Add("2", "", "", "", "", "", "", "", "", "", "", "", "")
+	f.Add("3", "e", "c", "a\nb\nc", "-1", "r", "x", "", "x", "\n", "", "-1", "0\n")
+	f.Add("3", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "") // above MaxToken
 	parse := func(values ...string) membership.Observation {
 		r := []any{"r", "master", int64(0), ""}
 		for _, v := range values {
@@ -89,17 +88,17 @@ func FuzzParseObservation(f *testing.F) {
 		}
 		return membership.ParseObservation(r, 0, 0)
 	}
-	if !parse("2", "e", "c", "a\nb\nc", "30000", "r", "7").Recorded {
+	if !parse("3", "e", "c", "a\nb\nc", "30000", "r", "7").Recorded {
 		f.Fatal("got no record of the first example; want one, or this shows nothing")
 	}
-	f.Fuzz(func(t *testing.T, format, epoch, cluster, names, ttl, run, base, gone, retired, replaced, was, gen, before, settled, ballot, proposed string) {
-		s := parse(format, epoch, cluster, names, ttl, run, base, gone, retired, replaced, was, gen, before, settled, ballot, proposed)
+	f.Fuzz(func(t *testing.T, format, epoch, cluster, names, ttl, run, base, was, gen, before, settled, ballot, proposed string) {
+		s := parse(format, epoch, cluster, names, ttl, run, base, was, gen, before, settled, ballot, proposed)
 		rec, ok := s.Record, s.Recorded
 		cause, refused := s.Cause, s.Refused
 		if ok && refused || refused && cause == "" {
 			t.Fatalf("got a record %t and a refusal %t %q", ok, refused, cause)
 		}
-		if !ok || rec.Gone {
+		if !ok {
 			return
 		}
 		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Gen < 0 || rec.Base > quorum.MaxToken {

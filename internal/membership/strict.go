@@ -1,6 +1,9 @@
 package membership
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Strict recovery (WithStrictRecovery): a cluster is founded, and founded again
 // where too few members are left, on an operator's word only. It binds every
@@ -17,7 +20,7 @@ import "fmt"
 // left over.
 func (v View) strictAt(i int) bool {
 	o := v.Nodes[i]
-	ours := !o.Recorded || o.Record.Cluster == v.target || v.Lists(o.Record)
+	ours := !o.Recorded || o.Record.Cluster == v.target || slices.Equal(o.Record.Names, v.sorted)
 	return o.Record.Strict && ours
 }
 

@@ -372,7 +372,7 @@ func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) 
 // foreign writes the record of a cluster of these nodes.
 func foreign(nodes *redlocktest.Cluster, i int, names string) {
 	node := nodes.Node(i)
-	node.Miniredis().HSet(lua.NodeKey, "format", "2", "epoch", "theirs", "cluster", "theirs",
+	node.Miniredis().HSet(lua.NodeKey, "format", "3", "epoch", "theirs", "cluster", "theirs",
 		"names", names, "maxttl", "30000", "run", locktest.Identity(node), "base", "7")
 }
 
@@ -395,7 +395,7 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 			foreign(nodes, 2, "x\ny\nz")
 			return locktest.LockerOver(t, nodes)
 		}},
-		{"a name that was not retired", true, func(t *testing.T) *redlock.Locker {
+		{"a name that the list does not have", true, func(t *testing.T) *redlock.Locker {
 			t.Helper()
 			nodes, spare := redlocktest.Start(t, 3), redlocktest.Start(t, 1, redlocktest.WithoutFounding())
 			clients := []redis.UniversalClient{nodes.Clients()[0], nodes.Clients()[1], spare.Clients()[0]}
@@ -413,12 +413,6 @@ func TestJoinAndAdmitTellAConfigurationFromAWait(t *testing.T) {
 			nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 			nodes.Node(2).Stop()
 			return locktest.LockerOver(t, nodes)
-		}},
-		{"a retired node", false, func(t *testing.T) *redlock.Locker {
-			t.Helper()
-			l := locktest.LockerOver(t, redlocktest.Start(t, 5))
-			testkit.Must(t, l.Cluster().Retire(t.Context(), "node-4"))
-			return l
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -463,28 +457,6 @@ func TestANodeThatWasPutRightIsTakenIn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Marks that can't reach a quorum are not begun: the node would be lost for
-// nothing.
-func TestARetirementThatCanNotBeFinishedLeavesTheNodeUnharmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := locktest.NewLocker(t, 3)
-		locktest.Warm(t, l)
-		before := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch")
-		nodes.Node(0).Stop()
-		locktest.WantError(t, "Retire", l.Cluster().Retire(t.Context(), "node-2"), redlock.ErrNoQuorum)
-		if got := nodes.Node(2).Miniredis().HGet(lua.NodeKey, "epoch"); got != before || got == "" {
-			t.Errorf("the node's epoch: got %q; want it as it was, %q", got, before)
-		}
-		if got := nodes.Node(1).Miniredis().HGet(lua.NodeKey, "retired"); got != "" {
-			t.Errorf("a mark on another node: got %q; want none", got)
-		}
-		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42")) // a quorum of two needs it
-		nodes.Node(0).Start()
-		locktest.Warm(t, l)
-		locktest.WantVotes(t, "with all nodes", l, 3)
-	})
 }
 
 // Records count MaxTTL in whole milliseconds.

@@ -31,12 +31,6 @@ func TestARecordThatIsStrictBindsWhoHasNotTheOption(t *testing.T) {
 			rec := asStrict(v.record("c2", "r"))
 			v.nodes[2] = observed(over, "r2", &rec, 0, noticeOf("n", "r2"))
 		}, true},
-		"of a node that is retired": {func(v *view) {
-			v.strict(0)
-			rec := v.nodes[0].Record
-			rec = gone(rec)
-			v.nodes[0] = observed(over, "r", &rec, 100, membership.Notice{})
-		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newView(3, over)

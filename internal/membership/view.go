@@ -51,8 +51,6 @@ const (
 	Blank
 	// Joining is blank, and votes as soon as its wait is over.
 	Joining
-	// Retired abstains for ever.
-	Retired
 	// Foreign is a node of another cluster.
 	Foreign
 	// Misconfigured shows what waiting does not mend: a record of another
@@ -62,7 +60,7 @@ const (
 	Behind
 )
 
-var stateNames = [...]string{"unreachable", "member", "blank", "joining", "retired", "foreign", "misconfigured", "behind"}
+var stateNames = [...]string{"unreachable", "member", "blank", "joining", "foreign", "misconfigured", "behind"}
 
 // String returns the state in one word.
 func (s State) String() string {
@@ -273,26 +271,18 @@ func (v View) Standing(i int) (State, string) {
 		return Unreachable, o.Cause
 	case o.Refused:
 		return Misconfigured, o.Cause
-	case o.Recorded && o.Record.Gone:
-		return Retired, "it was retired"
 	case v.behind(o) && o.member():
 		return Behind, fmt.Sprintf("its list of nodes (%s) is of generation %d, and the cluster's of %d: a client brings it up to date",
 			strings.Join(o.Record.Names, ", "), o.Record.Gen, v.newest.Gen)
+	case o.Recorded && o.Record.Cluster != v.target && v.ours != "" && !slices.Equal(o.Record.Names, v.sorted):
+		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
-		return Misconfigured, fmt.Sprintf("its record is of %s (%s)%s; this client has %d%s: give all clients one list; redlock nodes add and shrink change it (docs/WHICH.md)",
-			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.generation(), len(v.Names), v.listWords(o.Record))
-	}
-	if slices.Contains(v.retired(), v.Names[i]) {
-		return Retired, "its name was retired"
-	}
-	switch {
+		return Misconfigured, fmt.Sprintf("its list is of %s (%s), generation %d; this client's of %d (%s): give all clients one list, by the same names (--node-names); redlock nodes add and shrink change it (docs/WHICH.md)",
+			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.Names), strings.Join(v.sorted, ", "))
 	case o.Replica:
 		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
 	case !o.Recorded:
 		return Blank, "it holds no record: it is new, or it lost its memory"
-	case o.Record.Cluster != v.target && v.ours != "" && !v.Lists(o.Record):
-		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s",
-			o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 	case o.Record.Cluster != v.target:
 		// Its record has our own list of nodes, and another id: two clients founded
 		// the cluster at once. It is taken over like a blank node, by the same wait.
@@ -353,74 +343,10 @@ func (v View) allowed() time.Duration {
 // Sorted are the client's names in the record's order.
 func (c Config) Sorted() []string { return c.sorted }
 
-// Lists tells whether the record lists exactly the nodes that this client has,
-// once every replacement that any record knows of is applied.
-func (v View) Lists(r Record) bool {
-	return slices.Equal(v.current(r.Names), v.Sorted())
-}
-
-// Mixed tells whether the list has nodes of several clusters: not of founders that
-// raced, whose records have the same names. That a record has other names than this
-// client says nothing then of how the client names its nodes.
-func (v View) Mixed() bool {
-	return len(v.IDs) > 1 && slices.ContainsFunc(v.Nodes, func(o Observation) bool {
-		return o.Recorded && v.accepts(o.Record) && !v.Lists(o.Record)
-	})
-}
-
-// Strange tells whether a node of a mixed list has a record of its own cluster, and
-// there is no other that a quorum carries.
-func (v View) Strange(i int) bool {
-	o := v.Nodes[i]
-	return v.ours == "" && o.Recorded && o.Record.Cluster != "" && v.accepts(o.Record) && !v.Lists(o.Record)
-}
-
-// current is the list of names after all known replacements.
-func (v View) current(names []string) []string {
-	out := slices.Clone(names)
-	known := v.placements()
-	for i := range out {
-		for range known { // a chain is no longer than the list
-			if at := slices.IndexFunc(known, func(p Placement) bool { return p.Old == out[i] }); at >= 0 {
-				out[i] = known[at].New
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // kin tells whether node i shows a record of the target cluster.
 func (v View) kin(i int) bool {
 	o := v.Nodes[i]
 	return o.Recorded && o.Record.Cluster == v.target && v.accepts(o.Record)
-}
-
-// placements are the replacements that the target cluster's records know of.
-func (v View) placements() []Placement {
-	return known(v, func(r Record) []Placement { return r.Replaced })
-}
-
-// retired are the retired names that the target cluster's records know of. One record is
-// enough: a mark that is seen before it stands on a quorum costs a vote, never a lock.
-func (v View) retired() []string {
-	return known(v, func(r Record) []string { return r.Retired })
-}
-
-// known are the entries of the target cluster's records, each once.
-func known[T comparable](v View, of func(Record) []T) []T {
-	var out []T
-	for i, o := range v.Nodes {
-		if !v.kin(i) {
-			continue
-		}
-		for _, x := range of(o.Record) {
-			if !slices.Contains(out, x) {
-				out = append(out, x)
-			}
-		}
-	}
-	return out
 }
 
 // Known is node i's right to vote by what was seen last, or why it has none; answered

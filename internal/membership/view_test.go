@@ -172,7 +172,7 @@ func TestAClientRaisesMaxTTLBeforeItVotesThere(t *testing.T) {
 	}
 	p := v.next(0, start)
 	wantPlan(t, p, membership.DoAmend, "")
-	if got := p.Record.AmendArgs(); fmt.Sprint(got) != fmt.Sprint([]any{"e", (2 * maxTTL).Milliseconds(), "", ""}) {
+	if got := p.Record.AmendArgs(); fmt.Sprint(got) != fmt.Sprint([]any{"e", (2 * maxTTL).Milliseconds(), ""}) {
 		t.Errorf("got %v; want MaxTTL raised under the epoch that was read", got)
 	}
 	v.config = membership.NewConfig(v.names, maxTTL/2, false)
@@ -230,7 +230,7 @@ func TestAdmitSkipsTheWaitAndNothingElse(t *testing.T) {
 	v.names = []string{"a", "b", "x"}
 	v.config = membership.NewConfig(v.names, maxTTL, false)
 	v.blank(2, start)
-	wantPlan(t, v.admit(2, start), membership.DoNothing, "same list")
+	wantPlan(t, v.admit(2, start), membership.DoNothing, "one list")
 }
 
 // TestJoinByOracle compares the rules with a dumb second version, over random

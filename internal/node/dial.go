@@ -338,3 +338,11 @@ func spare(err *error, cmds ...redis.Cmder) {
 		}
 	}
 }
+
+// NameOf is a node's name by its address. Of the same server on this machine it is one.
+func NameOf(addr string) string {
+	if port, local := strings.CutPrefix(addr, "localhost:"); local {
+		return "127.0.0.1:" + port
+	}
+	return addr
+}

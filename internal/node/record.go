@@ -208,18 +208,9 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 			err = membership.ErrRefused
 		}
 		return err
-	case membership.DoNothing, membership.DoWait, membership.DoRead, membership.DoPlace:
+	case membership.DoNothing, membership.DoWait, membership.DoRead:
 	}
 	return nil
-}
-
-// Retire makes the node abstain for ever. It returns false if the node is
-// another cluster's, whose members would lose a vote by our mistake.
-func (n *Node) Retire(ctx context.Context, cluster string) (bool, error) {
-	ctx, cancel := n.Bound(ctx)
-	defer cancel()
-	done, err := Keep(ctx, n.Calls, lua.RetireScript, cluster)
-	return done == int64(1), Explain(err)
 }
 
 // Empty is why the node can't be a new one: it has keys besides its record; nil: it has none.

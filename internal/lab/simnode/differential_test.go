@@ -24,7 +24,7 @@ var (
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
 		"format", "epoch", "cluster", "gen", "before", "settled", "ballot", "proposed", "names", "maxttl", "run", "base",
-		"gone", "retired", "replaced", "maxttl_was", "nonce", "nonce_run", "strict", "maxttl_least",
+		"maxttl_was", "nonce", "nonce_run", "strict", "maxttl_least",
 	}, stripes...)
 )
 
@@ -194,21 +194,10 @@ var draws = []func(*source) step{
 			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "", pick(rnd, []string{"", "1", "0"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "", "1"), mostly(rnd, "", "7"), "")
 	},
 	func(rnd *source) step {
-		letters := []string{"a", "b", "c", "d"}
-		argv := []string{epoch(rnd), count(rnd), mostly(rnd, "", "a", "b\nc"), pick(rnd, []string{"", "1", "0"})}
-		for range rnd.IntN(3) {
-			argv = append(argv, pick(rnd, letters), pick(rnd, letters))
-		}
-		return call("amend", []string{node}, argv...)
+		return call("amend", []string{node}, epoch(rnd), count(rnd), pick(rnd, []string{"", "1", "0"}))
 	},
 	func(rnd *source) step {
 		return call("lower", []string{node}, mostly(rnd, "c1", "c2"), epoch(rnd), mostly(rnd, "e1", "e2"), pick(rnd, []string{"0", "3", "60000"}))
-	},
-	func(rnd *source) step {
-		if rnd.IntN(4) > 0 {
-			return step{"PING"}
-		}
-		return call("retire", []string{node}, pick(rnd, []string{"c1", "c2"}))
 	},
 	func(rnd *source) step { return call("deleteIfOurs", []string{pick(rnd, names)}, pick(rnd, owners)) },
 	func(rnd *source) step {
@@ -402,7 +391,7 @@ func command(rnd *source) step {
 	}[rnd.IntN(54)]
 }
 
-// record makes the record another: blank, foreign, damaged, retired.
+// record makes the record another: blank, foreign, damaged.
 func record(rnd *source) step {
 	return [...]step{
 		{"DEL", node},
@@ -413,12 +402,12 @@ func record(rnd *source) step {
 		{"HDEL", node, "epoch"},
 		{"HSET", node, "epoch", "e2"},
 		{"HSET", node, "maxttl", "x"},
-		{"HDEL", node, "gone", "format"},
+		{"HDEL", node, "format"},
 		{"HDEL", node, "strict"},
 		{"HSET", node, "strict", "1"},
 		{"HSET", node, "epoch", "e1", "base", count(rnd)},
-		{"HSET", node, "epoch", "e1", "base", "5", "format", "2"},
-		{"HSET", node, "epoch", "e1", "names", "a\nb\nc", "retired", "b"},
+		{"HSET", node, "epoch", "e1", "base", "5", "format", "3"},
+		{"HSET", node, "epoch", "e1", "names", "a\nb\nc"},
 		{"HSET", node, "nonce", "nonce-1", "nonce_run", "RUN"},
 		{"HSET", node, "epoch", "e1", pick(rnd, stripes), count(rnd)},
 		{"HSET", node, "epoch", "e1"},

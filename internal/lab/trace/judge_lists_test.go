@@ -34,7 +34,7 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 		"told done, and it is not":             {[]trace.Record{first, begins, done}, trace.WrongList},
 		"not done, and nobody is told":         {[]trace.Record{first, begins, adds(trace.Mended, "0 1")}, ""},
 		"told done, where nobody sees records": {[]trace.Record{begins, done}, ""},
-		"a retired node is replaced":           {[]trace.Record{first, shows("n0", "0", "n0 n3")}, ""},
+		"another cluster is founded":           {[]trace.Record{first, shows("n0", "0", "n0 n3")}, ""},
 		"taken out by nobody":                  {[]trace.Record{first, begins, second, shows("n0", "2", "n0 n1")}, trace.WrongList},
 		"out where an operator wants it in":    {[]trace.Record{shows("n0", "0", "n0 n1 n2"), begins, shows("n0", "1", "n0 n1")}, trace.WrongList},
 		"in and out, one after the other":      {[]trace.Record{first, begins, second, done, adds(trace.Broke, "0 1 2"), shows("n0", "2", "n0 n1")}, ""},

@@ -43,7 +43,7 @@ func (t *trial) listed(r Record) {
 	switch {
 	case err != nil || gen < 0:
 		t.found(Malformed, r.At, "", "a list of generation %q", r.Text)
-	case gen == 0: // a retired node may be replaced
+	case gen == 0: // several clusters may have been founded
 		l.of[gen] = names
 	case known == nil:
 		earlier := -1
