@@ -94,7 +94,7 @@ func TestALongerLeaseOutlastsTheLowering(t *testing.T) {
 				nodes.Node(2).Start()
 				for i := range 3 { // or the holder, which lives, would raise it again, or put its lock on node 2
 					nodes.Node(i).Intercept(func(args []string) redlocktest.Verdict {
-						if len(args) == 8 && args[5] == "120000" || i == 2 && slices.Contains(args, owner) {
+						if len(args) == 7 && args[5] == "120000" || i == 2 && slices.Contains(args, owner) {
 							return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
 						}
 						return redlocktest.Pass()
