@@ -252,7 +252,7 @@ func TestTheFirstAttemptAfterTheNetworkForgotTheConnectionsSucceeds(t *testing.T
 				t.Cleanup(func() { _ = c.Close() })
 				clients = append(clients, c)
 			}
-			return lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames("a", "b", "c"))
+			return lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames(addresses(servers)...))
 		}
 	}
 	for name, locker := range map[string]func(*testing.T, []*tcpproxy.Proxy) *redlock.Locker{
@@ -262,7 +262,7 @@ func TestTheFirstAttemptAfterTheNetworkForgotTheConnectionsSucceeds(t *testing.T
 			for _, p := range proxies {
 				urls = append(urls, p.Addr())
 			}
-			l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(time.Second))
+			l, err := redlock.Open(t.Context(), urls, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames(addresses(servers)...))
 			must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 			return l
@@ -342,7 +342,7 @@ func TestTheFirstQuestionAfterTheNetworkForgotTheConnectionsIsAnswered(t *testin
 				t.Cleanup(func() { _ = c.Close() })
 				clients = append(clients, c)
 			}
-			l := lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames("a", "b", "c"))
+			l := lockerWith(t, clients, redlock.WithNodeTimeout(time.Second), redlock.WithNodeNames(addresses(servers)...))
 			warm(t, l)
 			eventually(t, 10*time.Second, func() bool { // the Locker is idle
 				return !slices.ContainsFunc(clients, func(c redis.UniversalClient) bool {

@@ -215,9 +215,9 @@ func TestDefectLossSignalComesTooLateOnRealServers(t *testing.T) {
 	// The drift is large, because a busy machine runs a timer late, and this
 	// process is not the only one.
 	const ttl = time.Second
-	l := lockerWith(t, defaultClients(t, proxies.addresses()...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
+	l := lockerWith(t, defaultClients(t, proxies.addresses()...), redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...),
 		redlock.WithDriftFactor(0.25))
-	next := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"),
+	next := lockerWith(t, defaultClients(t, addresses(servers)...), redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...),
 		redlock.WithRetry(time.Millisecond, 2*time.Millisecond))
 	warm(t, next)
 	for range 3 {

@@ -14,12 +14,13 @@ func TestMastersFarAwayServeAsNearOnesOnRealServers(t *testing.T) {
 	testkit.Full(t)
 	const away, ttl = 180 * time.Millisecond, 2 * time.Second
 	machine := testkit.WatchMachine(t)
-	proxies := behind(t, needMasters(t, 3, redisserver.Config{}))
+	servers := needMasters(t, 3, redisserver.Config{})
+	proxies := behind(t, servers)
 	var urls []string
 	for _, p := range proxies {
 		urls = append(urls, p.Addr())
 	}
-	l, err := redlock.Open(t.Context(), urls, redlock.WithTTL(ttl))
+	l, err := redlock.Open(t.Context(), urls, redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...))
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	warm(t, l)

@@ -107,19 +107,19 @@ func TestLocksOverConnectionsWhoseFirstReplyIsSlow(t *testing.T) {
 		for name, locker := range map[string]func(*testing.T, []string) *redlock.Locker{
 			"Open": func(t *testing.T, addrs []string) *redlock.Locker {
 				t.Helper()
-				l, err := redlock.Open(t.Context(), addrs, redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"))
+				l, err := redlock.Open(t.Context(), addrs, redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...))
 				must(t, err)
 				t.Cleanup(func() { _ = l.Close() })
 				return l
 			},
 			"New": func(t *testing.T, addrs []string) *redlock.Locker {
 				t.Helper()
-				return lockerWith(t, clientsTo(t, addrs, nil), redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"))
+				return lockerWith(t, clientsTo(t, addrs, nil), redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...))
 			},
 			"New, with idle connections of its own": func(t *testing.T, addrs []string) *redlock.Locker {
 				t.Helper()
 				clients := clientsTo(t, addrs, func(o *redis.Options) { o.MinIdleConns = 2 })
-				return lockerWith(t, clients, redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"))
+				return lockerWith(t, clients, redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...))
 			},
 			"New, wrapped": func(t *testing.T, addrs []string) *redlock.Locker {
 				t.Helper()
@@ -127,7 +127,7 @@ func TestLocksOverConnectionsWhoseFirstReplyIsSlow(t *testing.T) {
 				for i, c := range clients {
 					clients[i] = wrapped{c}
 				}
-				return lockerWith(t, clients, redlock.WithTTL(ttl), redlock.WithNodeNames("a", "b", "c"))
+				return lockerWith(t, clients, redlock.WithTTL(ttl), redlock.WithNodeNames(addresses(servers)...))
 			},
 		} {
 			t.Run(name+", "+from, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestAWaiterSubscribesOverConnectionsWhoseFirstReplyIsSlow(t *testing.T) {
 	servers := needMasters(t, 3, redisserver.Config{})
 	_, addrs := startSlowly(t, servers, false)
 	open := func() *redlock.Locker {
-		l, err := redlock.Open(t.Context(), addrs, redlock.WithNodeNames("a", "b", "c"))
+		l, err := redlock.Open(t.Context(), addrs, redlock.WithNodeNames(addresses(servers)...))
 		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
