@@ -253,7 +253,8 @@ const logEvery = 10 * time.Second
 // fail for want of a quorum, and a lock that WithMaxHold ended. A node that comes
 // back, and a cluster that was founded, is an Info; all else is a Debug. Of one
 // node's comings and goings, and of failures of one kind, there is one line in ten
-// seconds; the next one says how many were left out. Close writes the last word on each.
+// seconds; the next one says how many were left out. Close, unless its time is up
+// before, writes the last word on each.
 //
 // A line has the names of resources and nodes, reasons and errors; never a
 // password or an owner value. Its time is the event's, and the handler is given the

@@ -413,10 +413,10 @@ func (l *Locker) Close() error {
 		l.presence.Await()
 		l.tracker.Close()
 		l.recorder.observers.Close() // last: what ends may have something to tell
+		for _, say := range l.cfg.lastWords {
+			say()
+		}
 	})
-	for _, say := range l.cfg.lastWords {
-		say()
-	}
 	left := l.unreleased()
 	for _, c := range l.own {
 		_ = c.Close() // a socket that broke while it lay idle says so here, under TLS: no release's failure
