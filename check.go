@@ -180,7 +180,7 @@ const (
 
 	FindingEvenNodes   FindingCode = "even-nodes"         // one node more than is of use
 	FindingFewNodes    FindingCode = "few-nodes"          // no node may fail
-	FindingOtherNodes  FindingCode = "other-n"            // its record has another number of nodes
+	FindingOtherNodes  FindingCode = "other-n"            // its record has another list of nodes
 	FindingForeign     FindingCode = "other-cluster"      // it belongs to another cluster
 	FindingRecord      FindingCode = "record"             // its membership record can't be read
 	FindingListChange  FindingCode = "list-change"        // a change of the list has begun, or the node has not learned of it

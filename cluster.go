@@ -215,8 +215,8 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 // the next node may be restarted. A node that votes already when Join begins is not
 // waited for: nobody can tell since when.
 //
-// A node that waiting does not bring in (NodeForeign, NodeMisconfigured) holds up none of the others: Join takes those in first, and
-// then returns an error. It ends with ctx's error when ctx is done. Either way the
+// A node that waiting does not bring in (NodeForeign, NodeMisconfigured) holds up none of
+// the others: Join takes those in first, and then returns an error. It ends with ctx's error when ctx is done. Either way the
 // error names the nodes that answer and do not vote, and why. It is ErrMisconfigured
 // too where a configuration keeps one of them out: another cluster's record, one of
 // another list, a right that is missing. Where fewer than a
@@ -340,8 +340,8 @@ func namedOf(g fault.Grouped, sentinel error) error {
 // Admit takes blank and returned nodes in now, without their wait. The caller
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
-// asks for, where every node answers; never for the rules on lists and clusters. With that option it makes the cluster strict, also one that was
-// founded anew without it. Where nothing is to be done it returns nil.
+// asks for, where every node answers; never for the rules on lists and clusters. With that
+// option it makes the cluster strict, also one that was founded anew without it. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
 // not answer included, and is ErrMisconfigured and ErrNoQuorum as for Join; what

@@ -374,8 +374,8 @@ func (l *core) releaseAt(ctx context.Context, h holding, at clock.Instant) {
 // Close releases what is held, and ends the locks' contexts with ErrClosed. Calls
 // that wait end with ErrClosed, and so does every later one. Functions of Do, TryDo, DoAll
 // and Campaign are asked to return, by the contexts that they were given; what they hold is
-// released when they have, and Lock.Context ends then. Close waits for them within the close timeout, and leaves two node timeouts of it, or
-// half, for releases: then it releases what they hold all the same. Called by such a
+// released when they have, and Lock.Context ends then. Close waits for them within the
+// close timeout, and leaves two node timeouts of it, or half, for releases: then it releases what they hold all the same. Called by such a
 // function, it waits that long. Clients given to New stay open. A node that does not take a
 // release, of a lock that is held or of one that ended before, is tried again until the close
 // timeout. So where a node is down that may hold something of this Locker, Close takes that

@@ -229,6 +229,7 @@ func TestNodesAreListedAdmittedAndJoined(t *testing.T) {
 	redlockWith("nodes", "admit", "--yes").want(t, 0, "3 votes of 3 nodes")
 	redlockWith("nodes", "list").want(t, 0, "3 votes", "member", "4s")
 	redlockWith("nodes", "join", "--wait").want(t, 0, "3 votes")
+	run(t, strings.ReplaceAll(nodes, "127.0.0.1", "localhost"), append([]string{"nodes"}, flags...)...).want(t, 0, "3 votes")
 
 	must(t, servers[2].RestartEmpty())
 	var list struct {

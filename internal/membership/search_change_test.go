@@ -19,7 +19,8 @@ import (
 // an agent decides is sent at once, and arrives whenever, or never.
 //
 // A locker may take longer leases than the others, and raises MaxTTL first; it is lowered
-// again, as in the search of nodes. Where founds, all nodes but one may forget, and are founded again, or wait for an operator where the cluster is strict.
+// again, as in the search of nodes. Where founds, all nodes but one may forget, and are
+// founded again, or wait for an operator where the cluster is strict.
 //
 // Not in it: other clusters, several names, queues.
 

@@ -328,7 +328,8 @@ func (b *batch) reset() {
 func (b *batch) most() int { return AcquiresPerFlush - b.less }
 
 // fit takes in how long a flush took. A node, or a client, that is short of processor time takes
-// many times as long for it: then the next is smaller, so that a renewal behind it is not late. One that failed before its time tells nothing.
+// many times as long for it: then the next is smaller, so that a renewal behind it is not late.
+// One that failed before its time tells nothing.
 func (b *batch) fit(took time.Duration, err error, timeout time.Duration) {
 	if err != nil && took < b.trip {
 		return
