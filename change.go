@@ -5,115 +5,167 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 )
 
-// ChangeOptions are for Add, Shrink and Settle. The zero value is fine.
+// Wanted is what an operator wants of the cluster's configuration. The zero value is a close: it
+// refuses all clients that have the list before the cluster's.
+//
+// Experimental: it may change before v1.
+type Wanted struct {
+	Add    []string      // nodes of this Locker, by their names: empty servers
+	Remove []string      // nodes of this Locker, dead or alive
+	MaxTTL time.Duration // the longest lease that anyone may take, 10 ms to 24 h; 0: as it is
+	Strict *bool         // strict recovery (WithStrictRecovery); nil: as it is
+}
+
+// ChangeOptions are for Change. The zero value is fine.
 //
 // Experimental: it may change before v1.
 type ChangeOptions struct {
-	DryRun   bool                 // look whether it could be done, and change nothing
+	DryRun   bool                 // tell Progress of the steps, and change nothing
 	Progress func(ChangeProgress) // called about once a second, from the caller's goroutine; nil: nobody
 
 	// EndStragglers begins at once, and ends the locks of clients that have the list before. Else
-	// a change waits until each that holds a lock has left its name, MaxTTL/3 and 2 s from when
+	// a step waits until each that holds a lock has left its name, MaxTTL/3 and 2 s from when
 	// the list came into force. Where there is one, nothing is changed, unless a quorum has begun.
 	EndStragglers bool
 }
 
-// ChangeProgress is how far a change of the list of nodes is.
+// ChangeProgress is how far a change is.
 //
 // Experimental: it may change before v1.
 type ChangeProgress struct {
-	Stage    string        // in a word or two
-	List     []string      // the next list; nil if it is not known yet
-	Done, Of int           // nodes that have done this stage, and how many must
-	Left     time.Duration // of its wait; 0 if none is known
-	Err      error         // what the last attempt failed with; nil if nothing did
+	Step, Steps int           // the how manieth step of how many
+	Words       string        // what the step changes
+	Stage       string        // in a word or two; empty in a dry run
+	List        []string      // the next list; nil if it is not known yet
+	Done, Of    int           // nodes that have done this stage, and how many must
+	Left        time.Duration // of its wait; 0 if none is known
+	Err         error         // what the last attempt failed with; nil if nothing did
 
-	// Stragglers are of one call, before the change begins: their locks end with it, if they
+	// Stragglers are of one call, before the step begins: their locks end with it, if they
 	// have any.
 	Stragglers []Straggler
 }
 
-// Add adds a node to the cluster's list while clients run. This Locker has the next list:
-// the cluster's nodes, and the new one, which is named and empty. Clients of the list as it
-// was go on until the next change begins. Give them the next list before that.
+// Change changes the cluster's configuration while clients run: its list of nodes, by one at a
+// time, additions first, its MaxTTL, and whether recovery is strict. This Locker has all nodes
+// of the list, and those to add and to remove; it goes by the list in force from then on.
 //
-// It takes MaxTTL and a few seconds, soon after another change a third more, and blocks until
-// the new node votes, or ctx is done. Where it ends early, call it again, from any client: it
-// finishes what was begun. Of a node that is in the list, it returns nil once enough nodes know.
+// A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL
+// takes two. Change blocks until all is done and a node that was added votes, or ctx is done. Where it ends
+// early, call it again, from any client: it finishes what was begun. Of what is in force
+// already it returns nil once enough nodes know.
 //
-// ErrInvalidNode: name is none of this Locker's nodes, or was always in the list.
-// ErrStragglers: clients have the list before the cluster's (ChangeOptions.EndStragglers).
-// ErrMisconfigured: the new node has data, is a replica, is of another
-// cluster, or this Locker's nodes are not the list and the new one. ErrNoQuorum: too few nodes
-// answer. With these nothing is changed. ErrContested: another operator changes
-// the list at the same time, or an earlier one's change to another list had to be finished first.
+// Clients of the list as it was go on until the next step begins: give them the next list
+// before that. Keep a node that was removed as it is, or stop it, until no client has a list with
+// it: emptied and started again it may vote for them. A client with a longer lease than the new
+// MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so does
+// one with WithStrictRecovery in a cluster without.
 //
-// Experimental: it may change before v1.
-func (c *Cluster) Add(ctx context.Context, name string, o ChangeOptions) error {
-	return c.change(ctx, "add", membership.Adding, name, o)
-}
-
-// Shrink takes a node out of the cluster's list while clients run, dead or alive. This
-// Locker's nodes are the list, the one to take out included. All else is as for Add. Keep the
-// node as it is, or stop it, until no client has a list with it: emptied and started again it
-// may vote for them.
-//
-// ErrNoQuorum: too few of the nodes that would be left are members.
+// ErrInvalidNode: a name is none of this Locker's nodes, or is given twice, or none would be left.
+// ErrInvalidTTL: MaxTTL is out of its range. ErrStragglers: clients have the list before the
+// cluster's (ChangeOptions.EndStragglers). ErrMisconfigured: a node to add has data, is a
+// replica, is of another cluster, or this Locker lacks nodes of the list. ErrNoQuorum: too few
+// nodes answer. With these the step is not begun; the error says which step. ErrContested:
+// another operator changes the configuration at the same time, or an earlier one's other change had to be
+// finished first.
 //
 // Experimental: it may change before v1.
-func (c *Cluster) Shrink(ctx context.Context, name string, o ChangeOptions) error {
-	return c.change(ctx, "shrink", membership.Shrinking, name, o)
-}
-
-// Settle refuses all clients that have the list before this Locker's, which is the
-// cluster's. Their locks end with their validity. The next change does so too, so it is
-// for those who want no old list at work. It takes one MaxTTL.
-//
-// Experimental: it may change before v1.
-func (c *Cluster) Settle(ctx context.Context, o ChangeOptions) error {
-	return c.change(ctx, "settle", membership.Closing, "", o)
-}
-
-func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind, name string, o ChangeOptions) error {
-	l, what := c.locker, strings.TrimSpace("redlock: "+verb+" "+name)
-	if err := l.usable(ctx, verb); err != nil {
+func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
+	l := c.locker
+	if err := l.usable(ctx, "change"); err != nil {
 		return err
 	}
-	i := slices.Index(l.names, name)
-	if i < 0 && kind != membership.Closing {
-		return fault.Errorf("%s: %w: this client has no such node", what, ErrInvalidNode)
-	}
-	ch, err := l.tracker.Plans(ctx, kind, name)
-	if err == nil && kind == membership.Adding && !ch.Begun() {
-		err = l.nodes[i].Empty(ctx)
-	}
-	if ended := fault.OfContext(ctx); err == nil || ended != nil {
-		err = ended
-	}
-	if err != nil {
-		return fault.Errorf("%s: %w", what, err)
+	if err := w.check(l.names); err != nil {
+		return fault.Errorf("redlock: change: %w", err)
 	}
 	if o.Progress == nil {
 		o.Progress = func(ChangeProgress) {}
 	}
-	if err := l.spare(ctx, ch, o); err != nil {
-		return fault.Errorf("%s: %w", what, err)
+	for p := (ChangeProgress{Step: 1}); ; p.Step++ {
+		ch, err := l.tracker.Plans(ctx, membership.Wanted(w))
+		if ended := fault.OfContext(ctx); ended != nil {
+			err = ended
+		}
+		if err == nil && len(ch.Steps) == 0 && p.Step > 1 {
+			return nil
+		}
+		if len(ch.Steps) > 0 {
+			p.Steps, p.Words = p.Step-1+len(ch.Steps), ch.Words()
+		}
+		switch {
+		case err != nil:
+		case o.DryRun:
+			if err = l.ready(ctx, ch, o, p); err == nil {
+				l.foretell(ch, o)
+				return nil
+			}
+		default:
+			if err = l.ready(ctx, ch, o, p); err == nil {
+				err = l.step(ctx, ch, o, p)
+			}
+		}
+		switch {
+		case err != nil && p.Steps > 1:
+			return fault.Errorf("redlock: change: step %d of %d, %s, is not done: %w", p.Step, p.Steps, p.Words, err)
+		case err != nil && p.Words != "":
+			return fault.Errorf("redlock: change: %s: %w", p.Words, err)
+		case err != nil:
+			return fault.Errorf("redlock: change: %w", err)
+		case len(ch.Steps) == 0:
+			return nil
+		}
 	}
-	if o.DryRun {
-		return nil
+}
+
+// check is what is wrong with what is wanted, as far as no node need be asked.
+func (w Wanted) check(nodes []string) error {
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(w.Add, w.Remove) {
+		if !slices.Contains(nodes, name) {
+			return fmt.Errorf("%w: this client has no node %s: give it among the Locker's nodes", ErrInvalidNode, name)
+		}
+		if seen[name] {
+			return fmt.Errorf("%w: %s is to be added (--add) or removed (--remove) twice", ErrInvalidNode, name)
+		}
+		seen[name] = true
 	}
+	if w.MaxTTL != 0 && (w.MaxTTL < minTTL || w.MaxTTL > clock.MaxMaxTTL) {
+		return fmt.Errorf("%w: MaxTTL %v: give %v to %v", ErrInvalidTTL, w.MaxTTL, minTTL, clock.MaxMaxTTL)
+	}
+	return nil
+}
+
+// ready is why a step can't begin: a server to add has data, or clients would lose their locks.
+func (l *core) ready(ctx context.Context, ch membership.Change, o ChangeOptions, p ChangeProgress) error {
+	for _, name := range ch.Fresh() {
+		if err := l.nodes[slices.Index(l.names, name)].Empty(ctx); err != nil {
+			return err
+		}
+	}
+	return l.spare(ctx, ch, o, p)
+}
+
+// foretell tells of each step, and how long it waits at least.
+func (l *core) foretell(ch membership.Change, o ChangeOptions) {
+	for i, step := range ch.Foretold(l.tracker.View()) {
+		o.Progress(ChangeProgress{Step: i + 1, Steps: len(ch.Steps), Words: step.Words, List: ch.Steps[i].Names, Left: step.Wait})
+	}
+}
+
+// step does one step.
+func (l *core) step(ctx context.Context, ch membership.Change, o ChangeOptions, p ChangeProgress) error {
 	for {
 		l.tracker.Settle(ctx, l.tracker.Proposal()) // the new node's wait goes on meanwhile
 		turn, left := l.tracker.Change(ctx, &ch, l.cfg.chance.Name)
 		pause := membership.JoinPoll
-		p := ChangeProgress{Stage: turn.Stage.String(), List: turn.List, Done: turn.Done, Of: turn.Of, Err: left}
+		p.Stage, p.List, p.Done, p.Of, p.Left, p.Err = turn.Stage.String(), turn.To.Names, turn.Done, turn.Of, 0, left
 		if turn.Until != 0 {
 			p.Left = max(turn.Until.Sub(l.clock.Now()), 0)
 			pause = min(pause, p.Left+time.Millisecond)
@@ -122,15 +174,15 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 			o.Progress(p)
 		}
 		switch {
-		case turn.Stage == membership.Changed && !slices.Equal(turn.List, ch.Wanted):
-			return fault.Errorf("%s: %w: it had begun one to %s, which is finished now: run this again", what, ErrContested, strings.Join(turn.List, ", "))
+		case turn.Stage == membership.Changed && !ch.Reached(turn):
+			return fmt.Errorf("%w: it had begun one to %s, which is finished now: run this again", ErrContested, turn.To)
 		case turn.Stage == membership.Changed:
 			return nil
 		case errors.Is(left, ErrContested):
-			return fault.Errorf("%s: %w", what, left)
+			return left
 		}
 		if err := l.acquirer.Wait(ctx, pause); err != nil {
-			return fault.Errorf("%s: not done, %s (%d of %d): run it again: %w", what, p.Stage, p.Done, p.Of, errors.Join(err, left))
+			return fmt.Errorf("%s (%d of %d): run it again: %w", p.Stage, p.Done, p.Of, errors.Join(err, left))
 		}
 	}
 }
@@ -139,7 +191,7 @@ func (c *Cluster) change(ctx context.Context, verb string, kind membership.Kind,
 // before the cluster's. Those that hold a lock leave their names when they meet the cluster's
 // list: so it waits until all have. A name that was left long ago holds nothing up, since its
 // client may have the cluster's list by now.
-func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions) error {
+func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions, p ChangeProgress) error {
 	for began := l.clock.Now(); ; {
 		v := l.tracker.View()
 		if !ch.Spares(v) {
@@ -150,7 +202,8 @@ func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions)
 		switch {
 		case o.EndStragglers, left <= 0 && named == nil:
 			if seen != nil {
-				o.Progress(ChangeProgress{Stage: membership.Settling.String(), Stragglers: stragglersOf(seen)})
+				p.Stage, p.Stragglers = membership.Settling.String(), stragglersOf(seen)
+				o.Progress(p)
 			}
 			return nil
 		case named != nil && (left <= 0 || o.DryRun):
@@ -159,7 +212,8 @@ func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions)
 		case o.DryRun:
 			return fmt.Errorf("%w: it is not yet known which clients have it, for %v more", ErrStragglers, left.Round(time.Second))
 		}
-		o.Progress(ChangeProgress{Stage: "not yet known which clients have the list before", Left: left})
+		p.Stage, p.Left = "not yet known which clients have the list before", left
+		o.Progress(p)
 		if err := l.acquirer.Wait(ctx, min(left, membership.JoinPoll)); err != nil {
 			return err
 		}

@@ -176,7 +176,8 @@ const (
 	FindingRoundTrip   FindingCode = "round-trip"    // round trips are long beside the node timeout
 	FindingTTLRound    FindingCode = "ttl-roundtrip" // the TTL is short beside the round trip
 	FindingNodeTimeout FindingCode = "node-timeout"  // the node timeout is long beside the TTL
-	FindingMaxTTL      FindingCode = "max-ttl"       // MaxTTL is long beside the TTL, or clients differ in it
+	FindingMaxTTL      FindingCode = "max-ttl"       // MaxTTL is long beside the TTL, or below it
+	FindingStrict      FindingCode = "strict"        // this client asks for strict recovery, and the cluster has none
 
 	FindingEvenNodes   FindingCode = "even-nodes"         // one node more than is of use
 	FindingFewNodes    FindingCode = "few-nodes"          // no node may fail

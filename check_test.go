@@ -207,7 +207,31 @@ func TestCheckJudgesByTheLockersOptions(t *testing.T) {
 		r, err := l.Cluster().Check(t.Context())
 		must(t, err)
 		r.Findings = slices.DeleteFunc(r.Findings, func(f redlock.Finding) bool { return f.Node >= 0 && f.Code != redlock.FindingRecord })
-		wantFound(t, r, faultInfo, found{faultWarning, redlock.FindingNodeTimeout, -1}, found{faultInfo, redlock.FindingMaxTTL, -1})
+		wantFound(t, r, faultInfo, found{faultWarning, redlock.FindingNodeTimeout, -1}) // without records nobody waits MaxTTL
+	})
+}
+
+// A longer lease than the cluster's MaxTTL gets no vote, also as an extension, and the doctor
+// says so. Once MaxTTL was changed the operator's Locker takes it at once, and others soon.
+func TestALeaseAboveTheClustersMaxTTLIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		operator, nodes := newLocker(t, 3, redlock.WithTTL(time.Minute), redlock.WithMaxTTL(time.Hour))
+		l := lockerOver(t, nodes, redlock.WithTTL(time.Minute), redlock.WithMaxTTL(time.Hour))
+		r, err := l.Cluster().Check(t.Context())
+		must(t, err)
+		r.Findings = slices.DeleteFunc(r.Findings, func(f redlock.Finding) bool { return f.Node >= 0 })
+		wantFound(t, r, faultInfo, found{faultError, redlock.FindingMaxTTL, -1})
+		lock := mustAcquire(t, l, "orders/42", redlock.WithTTL(redlock.DefaultMaxTTL), redlock.WithFixedLease())
+		for what, err := range map[string]error{"TryAcquire": failure(l.TryAcquire(t.Context(), "orders/1")), "Extend": lock.Extend(t.Context(), time.Minute)} {
+			wantError(t, what, err, redlock.ErrMisconfigured)
+			wantText(t, what, fmt.Sprint(err), "a lease of 1m0s is above the cluster's MaxTTL, 30s: take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl 1m0s)")
+		}
+		must(t, lock.Err())
+		mustRelease(t, lock)
+		must(t, operator.Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: time.Minute}, redlock.ChangeOptions{}))
+		mustRelease(t, mustAcquire(t, operator, "orders/42"))
+		_, _ = l.TryAcquire(t.Context(), "orders/1") // it may have to learn of it
+		mustRelease(t, mustAcquire(t, l, "orders/42"))
 	})
 }
 

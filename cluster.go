@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
@@ -64,9 +63,12 @@ type ClusterStatus struct {
 	Quorum int
 	Nodes  []NodeStatus
 
-	Generation int      // how often the list of nodes was changed (Add, Shrink, Settle)
-	List       []string // the latest list that a record shows; nil if none is found
-	Pending    string   // the change of the list that has begun: "add NAME", "shrink NAME", "settle"; "add, shrink or settle" if none was proposed yet; call it again to finish it
+	// The latest configuration that a record shows: what the nodes agree on. Change changes it.
+	Generation int           // how often it was changed
+	List       []string      // of all nodes; nil if no record is found
+	MaxTTL     time.Duration // the longest lease that anyone may take
+	Strict     bool          // only an operator founds the cluster anew (WithStrictRecovery)
+	Pending    string        // a change that has begun, in words; "not yet proposed": what it is was not told yet. Call Change again to finish it
 
 	// Stragglers have the list before the latest, and used it within the hour, by the nodes'
 	// clocks. The next change ends their locks. One that idles, only waits or is cut off is not seen. A node tells of 64.
@@ -83,7 +85,7 @@ type Straggler struct {
 func (s ClusterStatus) Votes() int {
 	votes := 0
 	for _, n := range s.Nodes {
-		if n.State == NodeMember && n.Refusal == "" {
+		if n.State == NodeMember && n.Cause == "" && n.Refusal == "" {
 			votes++
 		}
 	}
@@ -96,18 +98,14 @@ type NodeStatus struct {
 	State  NodeState
 	Cause  string        // why it does not vote, and what would admit it
 	Left   time.Duration // of the wait of a joining node, once a client waits; 0 if none
-	MaxTTL time.Duration // of its record, the earlier one while it is lowered; 0 if it has none
-
-	// Strict tells that its record has strict recovery: while one such record is left,
-	// no client founds the cluster anew by itself, with or without the option.
-	Strict bool
+	MaxTTL time.Duration // the longest lease that may rest on it by its record: the one before counts until the next change; 0 if it has none
 
 	// Refusal is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas, the user lacks a right. It grants nothing then, in any
 	// state. Empty: it wrote when Status asked, or said nothing.
 	Refusal string
 
-	Generation int // of its record's list
+	Generation int // of its record
 
 	misconfigured bool // what keeps it out is somebody's configuration
 }
@@ -173,12 +171,14 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 			v.Faults[i] = errors.New("refuses writes: " + why)
 		}
 	}
-	s := ClusterStatus{ID: v.Cluster(), Quorum: quorum.Size(len(v.Names)), Nodes: make([]NodeStatus, len(v.Names)), Generation: v.Newest().Gen, List: v.Newest().Names, Pending: v.Pending()}
+	s := ClusterStatus{
+		ID: v.Cluster(), Quorum: quorum.Size(len(v.Sorted())), Nodes: make([]NodeStatus, len(v.Names)),
+		Generation: v.Newest().Gen, List: v.Newest().Names, MaxTTL: v.Newest().MaxTTL, Strict: v.Newest().Strict, Pending: v.Pending(),
+	}
 	for i, name := range v.Names {
 		state, why := v.Standing(i)
 		node := NodeStatus{
-			Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Strict: v.Nodes[i].Record.Strict,
-			Generation: v.Nodes[i].Record.Gen,
+			Name: name, State: NodeState(state), Cause: why, MaxTTL: v.Nodes[i].Record.Longest(), Generation: v.Nodes[i].Record.Gen,
 		}
 		if state == membership.Member {
 			_, node.Cause = v.Voter(i)
@@ -198,7 +198,7 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 			}
 		}
 		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
-			state == membership.Member && v.Refounded() || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)
+			v.Lax(i) || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)
 		if refusals != nil {
 			node.Refusal = refusals[i]
 		}
@@ -306,7 +306,7 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 	}
 	err := errors.Join(namedOf(faulty, ErrMisconfigured), namedOf(fine, nil))
 	wanted := joining+voteless > 0 || s.Votes() < s.Quorum
-	return err, wanted && s.Votes()+joining+silent >= s.Quorum
+	return err, wanted && s.Votes()+voteless+joining+silent >= s.Quorum
 }
 
 // unreachable names the nodes that do not answer.
@@ -340,8 +340,8 @@ func namedOf(g fault.Grouped, sentinel error) error {
 // Admit takes blank and returned nodes in now, without their wait. The caller
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
-// asks for, where every node answers; never for the rules on lists and clusters. With that
-// option it makes the cluster strict, also one that was founded anew without it. Where nothing is to be done it returns nil.
+// asks for, where every node answers; never for the rules on lists and clusters. A cluster that it
+// founds has this Locker's WithMaxTTL and WithStrictRecovery. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
 // not answer included, and is ErrMisconfigured and ErrNoQuorum as for Join; what
@@ -368,63 +368,4 @@ func (c *Cluster) Admit(ctx context.Context) error {
 		return fault.Errorf("redlock: admit: %w", left)
 	}
 	return nil
-}
-
-// LowerMaxTTL brings the cluster's MaxTTL down, for example after one client with a
-// large one raised it. It writes the new value on every node that answers, waits
-// until every lease is over that may have been taken before, which is the old MaxTTL,
-// and then drops the old one. Only then do nodes that restart wait the shorter time.
-// Locks are held and taken meanwhile as always.
-//
-// It relies on what every wait relies on, and on nobody's word: clients whose own
-// MaxTTL is larger may run. One that votes again raises the cluster's first, and
-// LowerMaxTTL returns ErrMisconfigured as soon as it sees that, within 10 seconds.
-//
-// to is rounded up to milliseconds. ErrInvalidTTL: to is not 10 ms to 24 h, is below
-// this Locker's own MaxTTL, which would raise it again, or above what the nodes have
-// now; nothing is changed. ErrNoQuorum: no quorum shows the cluster's id; nothing is
-// changed. Any other error, and ctx's, names the nodes that still have the old value,
-// those that do not answer included. As long as there is one, waits are as long as
-// before. Call it again then: it begins its wait anew on those nodes. Where no node
-// has more it returns nil at once.
-func (c *Cluster) LowerMaxTTL(ctx context.Context, to time.Duration) error {
-	return c.lower(ctx, to, false)
-}
-
-// LowerMaxTTLNow is LowerMaxTTL without the wait. The caller vouches that nobody
-// holds a lock with a lease above to, or is about to get one. If somebody does, and a
-// node forgets, a second holder can get the lock.
-func (c *Cluster) LowerMaxTTLNow(ctx context.Context, to time.Duration) error {
-	return c.lower(ctx, to, true)
-}
-
-func (c *Cluster) lower(ctx context.Context, to time.Duration, vouched bool) error {
-	l := c.locker
-	if err := l.usable(ctx, "lower MaxTTL"); err != nil {
-		return err
-	}
-	own := l.tracker.MaxTTL()
-	switch {
-	case to < minTTL || to > clock.MaxMaxTTL:
-		return fault.Errorf("redlock: lower MaxTTL: %w: %v: give %v to %v", ErrInvalidTTL, to, minTTL, clock.MaxMaxTTL)
-	case to < own:
-		return fault.Errorf("redlock: lower MaxTTL: %w: %v is below this client's own MaxTTL, %v, to which it would raise the cluster's again: give it that one (WithMaxTTL)",
-			ErrInvalidTTL, to, own)
-	}
-	w := membership.NewLowering(to, vouched, len(l.nodes), l.cfg.chance.Name)
-	for {
-		pause, left := l.tracker.Lower(ctx, w)
-		if err := fault.OfContext(ctx); err != nil {
-			return fault.Errorf("redlock: lower MaxTTL: %w", errors.Join(err, left))
-		}
-		if pause == 0 {
-			if left != nil {
-				return fault.Errorf("redlock: lower MaxTTL: %w", left)
-			}
-			return nil
-		}
-		if err := l.acquirer.Wait(ctx, pause); err != nil {
-			return fault.Errorf("redlock: lower MaxTTL: not done: waits are as long as before: %w", errors.Join(err, left))
-		}
-	}
 }

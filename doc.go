@@ -45,8 +45,8 @@
 //   - What a Locker does: [WithObserver], [WithLogger], [Event], [EventKind], [Reason],
 //     [Turn], and counted [Locker.Stats], [Stats], [NodeStats].
 //   - What nodes did in a round that failed: [QuorumError], [NodeResult], [Outcome].
-//   - For operators: [Locker.Cluster], [Cluster], [ClusterStatus], [NodeStatus], [ChangeOptions], [ChangeProgress], [Straggler],
-//     [NodeState], and what [Cluster.Check] finds: [Report], [Finding], [FindingCode],
+//   - For operators: [Locker.Cluster], [Cluster], [ClusterStatus], [NodeStatus], [Wanted], [ChangeOptions], [ChangeProgress],
+//     [Straggler], [NodeState], and what [Cluster.Check] finds: [Report], [Finding], [FindingCode],
 //     [Severity].
 //
 // A node is one independent master: no replica, no Cluster, no Sentinel group. Use

@@ -222,16 +222,6 @@ func (o *nodeEvents) Founded(node int, cause error) {
 	o.tell(node, Event{Kind: EventClusterFounded, Err: cause})
 }
 
-// MaxTTLRaised tells EventMaxTTLRaised.
-func (o *nodeEvents) MaxTTLRaised(node int, cause error) {
-	o.tell(node, Event{Kind: EventMaxTTLRaised, Err: cause})
-}
-
-// StrictRecoverySet tells EventStrictRecoverySet.
-func (o *nodeEvents) StrictRecoverySet(node int, cause error) {
-	o.tell(node, Event{Kind: EventStrictRecoverySet, Err: cause})
-}
-
 // Disowned takes the node out of what every held lock stands on.
 func (o *nodeEvents) Disowned(node int, since clock.Instant, cause error) {
 	o.locker.keeper.Distrust(node, since, cause)
@@ -369,8 +359,6 @@ var places = map[EventKind]struct {
 	EventNodeTakesWrites:    {writing, slog.LevelInfo},
 	EventNodeClockStepped:   {timing, slog.LevelWarn},
 	EventClusterFounded:     {anything, slog.LevelInfo},
-	EventMaxTTLRaised:       {anything, slog.LevelWarn},
-	EventStrictRecoverySet:  {anything, slog.LevelWarn},
 	EventReleaseUnconfirmed: {releasing, slog.LevelWarn},
 	EventExtendFailed:       {renewing, slog.LevelWarn},
 }
@@ -420,7 +408,7 @@ func (l *eventLogger) write(e *Event, level slog.Level, left int) {
 	}
 	if e.Err != nil {
 		key := "error"
-		if e.Kind == EventClusterFounded || e.Kind == EventMaxTTLRaised || e.Kind == EventStrictRecoverySet {
+		if e.Kind == EventClusterFounded {
 			key = "detail" // it says what was done
 		}
 		r.AddAttrs(slog.String(key, e.Err.Error()))

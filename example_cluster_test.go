@@ -176,47 +176,6 @@ func ExampleCluster_Admit() {
 	// <nil>
 }
 
-// A client that takes longer leases raised MaxTTL for all. Once it is gone, MaxTTL
-// comes down again, in as much time as it says.
-func ExampleCluster_LowerMaxTTL() {
-	nodes := fiveNodes()
-	defer nodes.Close()
-	ctx := context.Background()
-	long := lockerOn(nodes, redlock.WithMaxTTL(time.Hour))
-	if err := long.Do(ctx, "orders/42", func(context.Context, *redlock.Lock) error { return nil }); err != nil {
-		log.Fatal(err)
-	}
-	if err := long.Close(); err != nil {
-		log.Fatal(err)
-	}
-	locker := lockerOn(nodes)
-	defer locker.Close()
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // an hour and more would do
-	defer cancel()
-	err := locker.Cluster().LowerMaxTTL(ctx, redlock.DefaultMaxTTL)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded))
-	// Output: true
-}
-
-// Who knows that no lock has a longer lease needs no wait.
-func ExampleCluster_LowerMaxTTLNow() {
-	nodes := fiveNodes()
-	defer nodes.Close()
-	locker := lockerOn(nodes, redlock.WithTTL(600*time.Millisecond), redlock.WithMaxTTL(10*time.Second), redlock.WithNodeTimeout(500*time.Millisecond))
-	defer locker.Close()
-	ctx := context.Background()
-
-	if err := locker.Cluster().LowerMaxTTLNow(ctx, 10*time.Second); err != nil { // nothing is locked here
-		log.Fatal(err)
-	}
-	status, err := locker.Cluster().Status(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(status.Nodes[0].MaxTTL, status.Nodes[4].MaxTTL)
-	// Output: 10s 10s
-}
-
 // Under strict recovery nobody but an operator founds a cluster, or brings back
 // one whose majority lost its memory: tokens then never lean on a clock.
 func ExampleWithStrictRecovery() {
@@ -306,32 +265,28 @@ func ExampleReport_AtLeast_atStart() {
 	// Output: not starting: green eviction
 }
 
-// Whether the list can change is said before anything is changed. This one has the node.
-func ExampleCluster_Add() {
-	nodes := fiveNodes()
-	defer nodes.Close()
-	locker := lockerOn(nodes)
-	defer locker.Close()
-
-	err := locker.Cluster().Add(context.Background(), "node-4", redlock.ChangeOptions{DryRun: true})
-	fmt.Println(errors.Is(err, redlock.ErrInvalidNode))
-	// Output: true
-}
-
-// A node may go while enough are left: dead or alive.
-func ExampleCluster_Shrink() {
+// A dry run tells the steps, and changes nothing. A node may go dead or alive, and a shorter
+// MaxTTL counts once a second step has closed the first.
+func ExampleCluster_Change() {
 	nodes := fiveNodes()
 	defer nodes.Close()
 	locker := lockerOn(nodes)
 	defer locker.Close()
 	nodes.Node(4).Stop()
 
-	fmt.Println(locker.Cluster().Shrink(context.Background(), "node-4", redlock.ChangeOptions{DryRun: true}))
-	// Output: <nil>
+	err := locker.Cluster().Change(context.Background(), redlock.Wanted{Remove: []string{"node-4"}, MaxTTL: 20 * time.Second},
+		redlock.ChangeOptions{DryRun: true, Progress: func(p redlock.ChangeProgress) {
+			fmt.Printf("%d of %d waits %v: %s\n", p.Step, p.Steps, p.Left, p.Words)
+		}})
+	fmt.Println(err)
+	// Output:
+	// 1 of 2 waits 30s: remove node-4, MaxTTL 20s
+	// 2 of 2 waits 30s: close
+	// <nil>
 }
 
 // An operator may go at any time: another runs it again.
-func ExampleCluster_Settle() {
+func ExampleCluster_Change_again() {
 	nodes := fiveNodes()
 	defer nodes.Close()
 	locker := lockerOn(nodes)
@@ -339,7 +294,7 @@ func ExampleCluster_Settle() {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	err := locker.Cluster().Settle(ctx, redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
+	err := locker.Cluster().Change(ctx, redlock.Wanted{MaxTTL: time.Hour}, redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
 		fmt.Printf("%s: %d of %d\n", p.Stage, p.Done, p.Of)
 		cancel()
 	}})

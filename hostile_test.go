@@ -150,6 +150,6 @@ func useAll(t *testing.T, unprotected bool, forge func([]byte) []byte) {
 	}
 	stop()
 	_, _ = l.Cluster().Check(ctx)
-	_ = l.Cluster().LowerMaxTTLNow(ctx, redlock.DefaultTTL)
+	_ = l.Cluster().Change(ctx, redlock.Wanted{MaxTTL: redlock.DefaultTTL}, redlock.ChangeOptions{EndStragglers: true})
 	_ = l.Close()
 }

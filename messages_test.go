@@ -228,7 +228,7 @@ func badArguments(t *testing.T) map[string]error {
 		"an inspected name":   errInspect,
 		"an extension":        lock.Extend(t.Context(), -1),
 		"a short extension":   lock.Extend(t.Context(), time.Second),
-		"no such node":        l.Cluster().Shrink(t.Context(), "node-9", redlock.ChangeOptions{}),
+		"no such node":        l.Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-9"}}, redlock.ChangeOptions{}),
 	}
 }
 
@@ -318,7 +318,7 @@ func refusals(t *testing.T) map[string]error {
 		"a check refused":        errCheck,
 		"Join refused":           fresh.Cluster().Join(quick(t)),
 		"Admit refused":          fresh.Cluster().Admit(t.Context()),
-		"Shrink refused":         fresh.Cluster().Shrink(t.Context(), "node-1", redlock.ChangeOptions{}),
+		"Change refused":         fresh.Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-1"}}, redlock.ChangeOptions{}),
 	}
 }
 
@@ -359,7 +359,7 @@ func outsiders(t *testing.T) map[string]error {
 	all := map[string]error{
 		"joining a new cluster":  l.Cluster().Join(quick(t)),
 		"acquiring in a new one": failure(l.TryAcquire(t.Context(), "orders/1")),
-		"shrinking a new one":    l.Cluster().Shrink(t.Context(), "node-0", redlock.ChangeOptions{}),
+		"shrinking a new one":    l.Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-0"}}, redlock.ChangeOptions{}),
 	}
 	must(t, l.Cluster().Admit(t.Context()))
 	foundedAs(nodes, 2, "another")
@@ -368,7 +368,7 @@ func outsiders(t *testing.T) map[string]error {
 	all["admitting, one foreign"] = l.Cluster().Admit(t.Context())
 	nodes.Node(1).Stop()
 	all["admitting, one down"] = l.Cluster().Admit(t.Context())
-	all["shrinking, too few left"] = l.Cluster().Shrink(t.Context(), "node-2", redlock.ChangeOptions{})
+	all["shrinking, too few left"] = l.Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-2"}}, redlock.ChangeOptions{})
 	_, all["Status without membership"] = lockerOver(t, nodes, redlock.WithoutMembership()).Cluster().Status(t.Context())
 	return all
 }

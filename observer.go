@@ -32,15 +32,6 @@ const (
 	// of the ordinary way: a new cluster, or one whose majority lost its memory.
 	// Tokens lean on the clocks there once; Err says where.
 	EventClusterFounded
-	// EventMaxTTLRaised says that this client, whose WithMaxTTL is above what the node's
-	// record says, raises it there: for the whole cluster, until it is lowered
-	// (Cluster.LowerMaxTTL). Err says from what to what. It is told before the record
-	// changes, once for each node.
-	EventMaxTTLRaised
-	// EventStrictRecoverySet says that this client, which has WithStrictRecovery, writes it
-	// into the record of a node of a cluster that was without: for all clients, and for
-	// good. Err says so. It is told before the record changes, once for each node.
-	EventStrictRecoverySet
 	// EventLockLost says that a lock ended without having been released; Err and Reason
 	// say why, Held how long it was held.
 	EventLockLost
@@ -84,7 +75,7 @@ const (
 
 var eventNames = [...]string{
 	"",
-	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "max ttl raised", "strict recovery set", "lock lost",
+	"node down", "node up", "node abstains", "node votes", "node refuses writes", "node takes writes", "cluster founded", "lock lost",
 	"node clock stepped", "release unconfirmed",
 	"lock acquired", "acquire failed", "attempt failed", "lock extended", "extend failed", "lock released", "release confirmed",
 	"lock reentered",

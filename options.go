@@ -219,12 +219,10 @@ func WithValue(v string) AcquireOption { return acquireOption(func(t *terms) { t
 // process (docs/PERFORMANCE.md has what that costs).
 func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k }) }
 
-// WithMaxTTL sets the longest lease anyone may take in this cluster, from 10 ms to
-// a day. The default is DefaultMaxTTL, 30s. Give every client of the nodes the same value. It is the cluster's, not
-// this client's: one with a larger value raises it in the nodes' records before it
-// takes a lock, and tells so (EventMaxTTLRaised). Every node that restarts then waits so
-// long before it votes again, also when that client is gone. It falls only by
-// Cluster.LowerMaxTTL.
+// WithMaxTTL sets the longest lease that this client takes, from 10 ms to a day, and the
+// MaxTTL of a cluster that it founds. The default is DefaultMaxTTL, 30s. A cluster that is there has
+// its own, in the nodes' records: a longer lease gets ErrMisconfigured there, until
+// Cluster.Change has raised it. Every node that restarts waits so long before it votes again.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds how long each node may take to answer a command, from its sending to
@@ -303,15 +301,13 @@ func WithCredentials(provider func(ctx context.Context) (username, password stri
 // themselves, MaxTTL after every node has answered, and tokens then lean on the
 // clocks once.
 //
-// It becomes the cluster's, for all clients and for good. A client that founds or
-// admits with it writes it into the nodes' records. So does one that meets a cluster
-// without it, before it takes a lock, and tells so (EventStrictRecoverySet).
-// While one such record is left, no client founds the cluster anew by itself.
+// A cluster that is founded with it has it in the nodes' records, and Cluster.Change sets it
+// there and takes it away. While one such record is left, no client founds the cluster anew by
+// itself, with or without the option. A Locker with it takes no lock in a cluster
+// without: its calls return ErrMisconfigured.
 //
 // Where no record is left, on any node, nothing says it any more: a client without
-// the option then founds a new cluster. A Locker with it that knew the old one
-// takes no lock there: its calls return ErrMisconfigured until an operator has
-// admitted with the option. One that was made since can't tell, and goes on.
+// the option then founds a new cluster, in which those with it take no lock.
 func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.strictRecovery = true }) }
 
 // WithoutMembership lets every server vote that answers, also one that has just
@@ -400,7 +396,7 @@ func (t *terms) validate(c *config) error {
 	case t.ttl < minTTL:
 		return fmt.Errorf("%w: WithTTL %v: give at least %v", ErrInvalidTTL, t.ttl, minTTL)
 	case t.ttl > c.maxTTL:
-		return fmt.Errorf("%w: WithTTL %v is above the cluster's MaxTTL %v: take less, or raise WithMaxTTL on every client", ErrInvalidTTL, t.ttl, c.maxTTL)
+		return fmt.Errorf("%w: WithTTL %v is above WithMaxTTL %v: take less, or raise it", ErrInvalidTTL, t.ttl, c.maxTTL)
 	case !c.capped && c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:
 		return fmt.Errorf("%w: WithTTL %v is not above the node timeout %v: take more, or lower WithNodeTimeout", ErrInvalidTTL, t.ttl, c.nodeTimeout)
 	case t.ttl <= clock.Drift(t.ttl, c.drift):

@@ -245,7 +245,7 @@ func (c *counters) take(e *Event) {
 		c.nodes[e.Node].abstains.Store(e.Kind == EventNodeAbstains)
 	case EventNodeRefusesWrites, EventNodeTakesWrites:
 		c.nodes[e.Node].refuses.Store(e.Kind == EventNodeRefusesWrites)
-	case EventClusterFounded, EventMaxTTLRaised, EventStrictRecoverySet, EventNodeClockStepped:
+	case EventClusterFounded, EventNodeClockStepped:
 	}
 }
 

@@ -112,7 +112,7 @@ func (r *run) onceGrown(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(l.Cluster().Add(ctx, grew[2].Addr(), redlock.ChangeOptions{}), l.Close()); err != nil { //nolint:contextcheck // Close is bounded by itself
+	if err := errors.Join(l.Cluster().Change(ctx, redlock.Wanted{Add: []string{grew[2].Addr()}}, redlock.ChangeOptions{}), l.Close()); err != nil { //nolint:contextcheck // Close is bounded by itself
 		return err
 	}
 	r.servers = append(founded, grew...)

@@ -166,11 +166,11 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 	if err != nil {
 		return err
 	}
+	wanted := redlock.Wanted{Add: []string{r.stage.Names()[node]}}
 	if slices.Contains(list, node) {
-		err = l.Cluster().Shrink(ctx, r.stage.Names()[node], redlock.ChangeOptions{EndStragglers: true})
-	} else {
-		err = l.Cluster().Add(ctx, r.stage.Names()[node], redlock.ChangeOptions{EndStragglers: true})
+		wanted = redlock.Wanted{Remove: wanted.Add}
 	}
+	err = l.Cluster().Change(ctx, wanted, redlock.ChangeOptions{EndStragglers: true})
 	_ = l.Close() // it holds nothing
 	if err != nil && !slices.ContainsFunc(operatorsEnds, func(end error) bool { return errors.Is(err, end) }) {
 		r.mu.Lock()

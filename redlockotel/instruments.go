@@ -82,7 +82,7 @@ func (i *instruments) measure(ctx context.Context, e *redlock.Event) {
 	case redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventNodeAbstains, redlock.EventNodeVotes,
 		redlock.EventNodeRefusesWrites, redlock.EventNodeTakesWrites, redlock.EventNodeClockStepped:
 		i.changes.Add(ctx, 1, metric.WithAttributes(attribute.String("redlock.node.name", e.Name), attribute.String("redlock.node.change", change(e.Kind))))
-	case redlock.EventClusterFounded, redlock.EventMaxTTLRaised, redlock.EventStrictRecoverySet, redlock.EventLockReentered:
+	case redlock.EventClusterFounded, redlock.EventLockReentered:
 	}
 }
 

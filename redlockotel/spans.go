@@ -36,7 +36,7 @@ func (o *Observer) span(ctx context.Context, e *redlock.Event) {
 	case redlock.EventReleaseConfirmed, redlock.EventReleaseUnconfirmed:
 		name = "redlock.release"
 	case redlock.EventAttemptFailed, redlock.EventLockReentered, redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventNodeAbstains, redlock.EventNodeVotes,
-		redlock.EventClusterFounded, redlock.EventMaxTTLRaised, redlock.EventStrictRecoverySet, redlock.EventNodeClockStepped, redlock.EventNodeRefusesWrites, redlock.EventNodeTakesWrites: // of a node, or of a part of something
+		redlock.EventClusterFounded, redlock.EventNodeClockStepped, redlock.EventNodeRefusesWrites, redlock.EventNodeTakesWrites: // of a node, or of a part of something
 		return
 	default: // of a later version
 		return

@@ -74,8 +74,8 @@ lets nobody in before it has one: ACL SETUSER redlock on >SECRET. PATTERN is for
 names of locks, as orders/*; --prefix stands before it. Without one they are all names.
 
 LIST is of: lock (acquire without waiting), wait (in line: where one client does, all need
-it), share (--shared), lead, observe, status (Inspect), revoke, release, nodes (join, admit,
-lower: no lock), grow (nodes add, shrink, settle), doctor (it also tries, and calls an
+it), share (--shared), lead, observe, status (Inspect), revoke, release, nodes (join, admit:
+no lock), grow (nodes change), doctor (it also tries, and calls an
 error what it may not: lock,wait,share,lead,status,doctor), without-membership (the library's).`,
 		Define: func(fs *flag.FlagSet) cli.Action {
 			uses := fs.String("for", "lock,wait,share,lead,status", "what the user does, a `LIST` separated by commas")

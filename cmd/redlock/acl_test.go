@@ -23,11 +23,10 @@ var usedRights = []struct {
 	uses, line string
 	notHere    []string // rights that another entry shows to be needed, or a server that restarted
 }{
-	{"nodes", `redlock nodes admit --yes && redlock nodes && redlock nodes join --wait && redlock nodes lower 10s --yes`, nil},
-	{"grow", `admin() { REDLOCK_NODES=${ADDR%%,*} "$R" --node-timeout 300ms --max-ttl 1s "$@" >/dev/null 2>&1; }
-		redlock() { REDLOCK_NODES=$1 "$R" --node-timeout 300ms --max-ttl 1s nodes "$2" $3; }
-		one=${AS%%,*}; rest=${AS#*,}; admin nodes admit --yes
-		redlock "$one" add "${rest%%,*}" && redlock "$one,${rest%%,*}" shrink "${one#*@}" && redlock "${rest%%,*}" settle`, nil},
+	{"nodes", `redlock nodes admit --yes && redlock nodes && redlock nodes join --wait`, nil},
+	{"grow", `REDLOCK_NODES=${ADDR%%,*} "$R" --node-timeout 300ms --max-ttl 1s nodes admit --yes >/dev/null 2>&1
+		one=${AS%%,*}; rest=${AS#*,}
+		REDLOCK_NODES=$one "$R" --node-timeout 300ms --max-ttl 1s nodes change --add "${rest%%,*}" --remove "${one#*@}" --close`, nil},
 	{"lock", `admin nodes admit --yes; redlock exec -n --ttl 900ms --node-timeout 200ms k sleep 1 || exit
 		admin exec k sleep 1 & sleep 0.5; redlock exec -n -E 7 k true; [ $? = 7 ]`, []string{"+hgetall", "+hdel"}},
 	{"lock,wait", `admin nodes admit --yes; redlock exec k sleep 1 & sleep 0.5; redlock exec k true && wait`, []string{"+hgetall", "+hdel"}},

@@ -14,7 +14,7 @@ import (
 
 // One master grows to two and shrinks to the other, by commands of which the first of each
 // is killed while it waits. Clients of the list before go on.
-func TestNodesAddAndShrinkGoOnAfterAKill(t *testing.T) {
+func TestNodesChangeGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	servers, both := blanks(t, 2, redisserver.Config{})
 	one, other := servers[0].URL(), servers[1].URL()
@@ -31,26 +31,26 @@ func TestNodesAddAndShrinkGoOnAfterAKill(t *testing.T) {
 		}
 		token = got
 	}
-	run(t, one, args("add", servers[1].Addr(), "--dry-run")...).want(t, 0, "nothing was changed")
-	run(t, both, args("add", other, "--dry-run")...).want(t, 0, "nothing was changed")
-	run(t, one, args("shrink", servers[1].Addr())...).want(t, 64, "is not in the list")
-	run(t, one, args("add", servers[0].Addr())...).want(t, 78, "already")
+	for _, list := range []string{one, both} {
+		run(t, list, args("change", "--add", other, "--dry-run")...).want(t, 0, "1 of 1, add "+servers[1].Addr()+": it waits 2s", "nothing was changed")
+	}
+	run(t, one, args("change", "--add", servers[0].Addr())...).want(t, 0, "generation 0")
 	for g, step := range []struct {
-		verb, nodes, addr string
-		clients           []string
+		what, nodes string
+		clients     []string
 	}{
-		{"add", one, servers[1].Addr(), []string{one, both}},
-		{"shrink", both, servers[0].Addr(), []string{both, other}},
-		{"settle", other, "", []string{other}},
+		{"--add " + servers[1].Addr(), one, []string{one, both}},
+		{"--remove " + servers[0].Addr(), both, []string{both, other}},
+		{"--close", other, []string{other}},
 	} {
-		words := append([]string{step.verb, "--yes"}, strings.Fields(step.addr)...)
+		words := append([]string{"change", "--yes"}, strings.Fields(step.what)...)
 		p := start(t, prepare(t, step.nodes, args(words...)...))
 		eventually(t, "its wait", func() bool { return strings.Contains(p.stderr(), "waiting for the longest lease") })
 		p.signal(t, os.Kill)
 		p.wait(t)
-		run(t, step.nodes, args()...).want(t, 0, "list has begun")
+		run(t, step.nodes, args()...).want(t, 0, "a change has begun (not yet proposed): run redlock nodes")
 		next(step.nodes)
-		run(t, step.nodes, args(words...)...).want(t, 0, "nodes "+step.verb, fmt.Sprintf("generation %d", g+1))
+		run(t, step.nodes, args(words...)...).want(t, 0, fmt.Sprintf("generation %d, MaxTTL 2s: ", g+1))
 		for _, nodes := range step.clients {
 			next(nodes)
 		}
@@ -64,39 +64,45 @@ func TestNodesAddRefusesWhatIsNoNewNodeAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	servers, _ := blanks(t, 4, redisserver.Config{})
 	one, other, spare, replica := servers[0], servers[1], servers[2], servers[3]
-	args := func(words ...string) []string { return append(words, "--node-timeout", "1s", "--max-ttl", "2s") }
 	for _, s := range servers[:2] {
-		run(t, s.URL(), args("nodes", "admit", "--yes")...).want(t, 0)
+		run(t, s.URL(), "nodes", "admit", "--yes", "--node-timeout", "1s").want(t, 0)
 	}
 	must(t, spare.Client().Set(t.Context(), "somebody's", "data", 0).Err())
 	host, port, _ := strings.Cut(spare.Addr(), ":")
 	must(t, replica.Client().Do(t.Context(), "REPLICAOF", host, port).Err())
-	dump := func() (all []map[string]string) {
-		for _, s := range servers {
-			record, err := s.Client().HGetAll(t.Context(), "redlock:node").Result()
-			must(t, err)
-			all = append(all, record)
-		}
-		return all
-	}
-	before := dump()
+	before := records(t, servers)
 	for _, c := range []struct {
-		list, verb, addr, says string
-		code                   int
+		list, what, says string
+		code             int
 	}{
-		{one.URL(), "add", other.Addr(), "belongs to another cluster", 78},
-		{one.URL(), "add", spare.Addr(), "has data", 78},
-		{one.URL(), "add", replica.Addr(), "is a replica", 78},
-		{one.URL(), "add", one.Addr(), "already", 78},
-		{one.URL() + "," + one.URL(), "add", spare.Addr(), "may not vote twice", 78},
-		{one.URL(), "shrink", one.Addr(), "one node at least", 78},
-		{one.URL(), "shrink", spare.Addr(), "is not in the list", 64},
+		{one.URL(), "--add " + other.Addr(), "belongs to another cluster", 78},
+		{one.URL(), "--add " + spare.Addr(), "has data", 78},
+		{one.URL(), "--add " + replica.Addr(), "is a replica", 78},
+		{one.URL() + "," + one.URL(), "--add " + spare.Addr(), "may not vote twice", 78},
+		{one.URL(), "--add " + spare.Addr() + " --add " + spare.URL(), spare.Addr() + " is to be added or removed twice", 78},
+		{one.URL(), "--remove " + one.Addr() + " --add " + one.Addr(), one.Addr() + " is to be added or removed twice", 78},
+		{one.URL(), "--remove " + one.Addr(), "one node at least", 78},
+		{one.URL(), "--remove " + spare.Addr(), spare.Addr() + " is not in the list", 64},
+		{one.URL(), "--max-ttl 1ms", "--max-ttl 1ms: give 10ms to 24h", 64},
+		{one.URL(), "--strict maybe", "--strict: give on or off", 64},
+		{one.URL(), "", "give what is to change: --add, --remove, --max-ttl, --strict or --close", 64},
 	} {
-		run(t, c.list, args("nodes", c.verb, c.addr)...).want(t, c.code, c.says)
-		if now := dump(); !reflect.DeepEqual(now, before) {
-			t.Errorf("%s %s: got %v; want what was there: %v", c.verb, c.addr, now, before)
+		run(t, c.list, append(strings.Fields("nodes change "+c.what), "--node-timeout", "1s")...).want(t, c.code, c.says)
+		if now := records(t, servers); !reflect.DeepEqual(now, before) {
+			t.Errorf("%s: got %v; want what was there: %v", c.what, now, before)
 		}
 	}
+}
+
+// records are what the servers hold of the cluster.
+func records(t *testing.T, servers []*redisserver.Server) (all []map[string]string) {
+	t.Helper()
+	for _, s := range servers {
+		record, err := s.Client().HGetAll(t.Context(), "redlock:node").Result()
+		must(t, err)
+		all = append(all, record)
+	}
+	return all
 }
 
 // An empty server in the place of another node is a mistake in the list of this client. No

@@ -39,7 +39,7 @@ const (
 // them.
 type connection struct {
 	nodes, nodesFile, names string
-	another                 string // a node besides those, which nodes add names
+	added                   []string // nodes besides those, which nodes change adds
 	user, passwordFile      string
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
@@ -61,8 +61,8 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	cli.DurationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
-	cli.DurationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease in this cluster, a `DURATION`: the same for all clients;\na larger one raises the cluster's, until: redlock nodes lower")
-	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit;\nit becomes the cluster's, for all clients and for good")
+	cli.DurationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease that this client takes, a `DURATION`, and\nthat a cluster which it founds allows; to change it: redlock nodes change")
+	fs.BoolVar(&c.strict, "strict-recovery", c.strict, "leave founding and recovering a cluster to: redlock nodes admit;\nto change it: redlock nodes change")
 	c.certificates.define(fs)
 }
 
@@ -85,8 +85,10 @@ func (c *connection) urls(getenv func(string) string) ([]string, error) {
 	if len(urls) == 0 {
 		return nil, configuration("no nodes given: use --nodes, --nodes-file or %s", nodesVariable)
 	}
-	if c.another != "" && c.names == "" && !slices.ContainsFunc(urls, func(u string) bool { return addressOf(u) == addressOf(c.another) }) {
-		urls = append(urls, c.another)
+	for _, add := range c.added {
+		if c.names == "" && !slices.ContainsFunc(urls, func(u string) bool { return addressOf(u) == addressOf(add) }) {
+			urls = append(urls, add)
+		}
 	}
 	return urls, nil
 }
@@ -117,9 +119,7 @@ type session struct {
 	lacks  *stopwatch    // since when attempts find no quorum; nil if the last one found it
 	failed redlock.Event // the last renewal without a quorum; zero if the lock was confirmed since
 
-	warn   func(string)
-	raises sync.Once // EventMaxTTLRaised comes from each node: one warning for all
-	binds  sync.Once // EventStrictRecoverySet likewise
+	warn func(string)
 }
 
 // open makes a Locker. Unlike redlock.Open it demands no quorum: an operator wants most to
@@ -199,14 +199,9 @@ func (c *connection) timeout() time.Duration {
 	return redlock.DefaultNodeTimeout
 }
 
-// observe notes events of nodes and attempts, and warns of what outlasts the command: a
-// --max-ttl or --strict-recovery typed once stays in the cluster's records for all clients.
+// observe notes events of attempts and renewals.
 func (s *session) observe(e redlock.Event) {
 	switch e.Kind { //nolint:exhaustive // the others are nothing to a command
-	case redlock.EventMaxTTLRaised:
-		s.raises.Do(func() { s.warn("warning: --max-ttl: " + worded(e.Err.Error())) })
-	case redlock.EventStrictRecoverySet:
-		s.binds.Do(func() { s.warn("warning: --strict-recovery: " + worded(e.Err.Error())) })
 	case redlock.EventExtendFailed, redlock.EventLockExtended:
 		s.mu.Lock()
 		defer s.mu.Unlock()

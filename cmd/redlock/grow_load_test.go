@@ -136,7 +136,7 @@ func (g *growth) change(t *testing.T, verb string, server *redisserver.Server, k
 	for _, s := range told {
 		names, urls = append(names, s.Addr()), append(urls, s.URL())
 	}
-	args := []string{"nodes", verb, server.Addr(), "--node-names", strings.Join(names, ","), "--node-timeout", "500ms", "--max-ttl", locktest.ShortMax.String(), "--yes"}
+	args := []string{"nodes", "change", "--" + verb, server.Addr(), "--node-names", strings.Join(names, ","), "--node-timeout", "500ms", "--yes"}
 	if k > 0 {
 		killed := atCommand{k: k, arrives: k%2 == 0}
 		p := start(t, prepare(t, killed.before(t, told), args...))
@@ -215,8 +215,8 @@ func TestAClusterGrowsToFiveAndShrinksToThreeOnRealServers(t *testing.T) {
 	for _, s := range servers[1:] {
 		g.underLoad(t, "add", s, 0)
 	}
-	g.underLoad(t, "shrink", servers[0], 0)
-	g.underLoad(t, "shrink", servers[2], 0)
+	g.underLoad(t, "remove", servers[0], 0)
+	g.underLoad(t, "remove", servers[2], 0)
 }
 
 // The same with kill -9 of the operator: to one, two, three and four masters a server is added
@@ -230,7 +230,7 @@ func TestTheNextOperatorFinishesAfterKill9AtEachCommand(t *testing.T) {
 		// Together the four sizes have each k in the deep tier.
 		for k, added, removed := testkit.Of(3*n, n), true, true; added || removed; k += 4 {
 			spare := testserver.NeedOne(t, redisserver.Config{}) // one that was in a list may not be emptied and used again
-			added, removed = g.underLoad(t, "add", spare, k), g.underLoad(t, "shrink", spare, k)
+			added, removed = g.underLoad(t, "add", spare, k), g.underLoad(t, "remove", spare, k)
 			if !testkit.Deep() {
 				if !added || !removed {
 					t.Errorf("from %d masters: no operator died at command %d", n, k)

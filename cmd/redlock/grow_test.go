@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,7 +23,7 @@ import (
 )
 
 // The commands of docs/WHICH.md by which one master grows to three while clients run, on real
-// servers, and one of them is taken out again.
+// servers, and one of them is taken out again. MaxTTL stays the cluster's, below the operator's own.
 func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/WHICH.md")
@@ -29,16 +31,16 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "### Grow to three and five")
 	section, _, _ = strings.Cut(section, "\n#")
 	steps := regexp.MustCompile("`redlock ([^`]+)`").FindAllStringSubmatch(section, -1)
-	if len(steps) != 2 || steps[0][1] != "nodes add" || steps[1][1] != "nodes shrink" {
-		t.Fatalf("got the commands %q; want nodes add, then nodes shrink", steps)
+	if len(steps) != 2 || steps[0][1] != "nodes change --add" || steps[1][1] != "nodes change --remove" {
+		t.Fatalf("got the commands %q; want nodes change --add, then nodes change --remove", steps)
 	}
 	servers, nodes := blanks(t, 3, redisserver.Config{})
 	one := servers[0].URL()
 	two := one + "," + servers[1].URL()
-	do := func(list, command, addr string) {
+	do := func(list, command, addr string, more ...string) {
 		t.Helper()
-		args := append(strings.Fields(command), addr, "--node-timeout", "1s", "--max-ttl", "2s", "--yes")
-		run(t, list, args...).want(t, 0, "generation", "needed", "before the next change give all clients this list")
+		args := append(append(strings.Fields(command), addr, "--node-timeout", "1s", "--yes"), more...)
+		run(t, list, args...).want(t, 0, "generation", ", MaxTTL 2s: ", "needed", "before the next change give all clients this list")
 	}
 	run(t, one, "nodes", "admit", "--node-timeout", "1s", "--max-ttl", "2s", "--yes").want(t, 0)
 	last := uint64(0)
@@ -53,11 +55,11 @@ func TestOneMasterGrowsToThreeByThePagesCommands(t *testing.T) {
 		}
 	}
 	under(one)
-	do(one, steps[0][1], servers[1].Addr())
+	do(one, steps[0][1], servers[1].Addr(), "--max-ttl", "2s") // or the second server waits for its own, since one of two is no quorum
 	under(one, two)
 	for _, args := range []string{
-		"nodes", "status orders/42", "doctor --ttl 1500ms", "nodes settle --dry-run",
-		"nodes shrink " + servers[1].Addr() + " --dry-run", "nodes add " + servers[2].Addr() + " --dry-run",
+		"nodes", "status orders/42", "doctor --ttl 1500ms", "nodes change --close --dry-run",
+		"nodes change --remove " + servers[1].Addr() + " --dry-run", "nodes change --add " + servers[2].Addr() + " --dry-run",
 	} {
 		r := run(t, two, append(strings.Fields(args), "--node-timeout", "1s", "--max-ttl", "2s")...)
 		if all := strings.Join(strings.Fields(r.out+r.errs), " "); !strings.Contains(all, "list before") || !regexp.MustCompile(`:[0-9]+ (\(|has the list before the latest; it used it )within the last minute`).MatchString(all) || strings.Contains(all, "none yet") {
@@ -88,11 +90,11 @@ func TestTheNextChangeNamesAHolderBeforeItLosesItsLock(t *testing.T) {
 	two := one + "," + servers[1].URL()
 	usual := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
 	add := func(list string, which int, more ...string) result {
-		return run(t, list, append(append([]string{"nodes", "add", servers[which].Addr()}, more...), usual...)...)
+		return run(t, list, append(append([]string{"nodes", "change", "--add", servers[which].Addr()}, more...), usual...)...)
 	}
 	run(t, one, append([]string{"nodes", "admit", "--yes"}, usual...)...).want(t, 0)
 	early := run(t, two, append([]string{"nodes"}, usual...)...)
-	if early.want(t, 69, "redlock nodes add"); strings.Contains(early.out, "redlock nodes join") || strings.Contains(early.out, "admit --yes") {
+	if early.want(t, 69, "redlock nodes change"); strings.Contains(early.out, "redlock nodes join") || strings.Contains(early.out, "admit --yes") {
 		t.Errorf("with a list that the cluster does not have yet: got %s; want no advice to take its new node in", early.out)
 	}
 	holder := open(t, one, redlock.WithHolder("the-holder"), redlock.WithTTL(4*time.Second), redlock.WithMaxTTL(4*time.Second))
@@ -107,6 +109,45 @@ func TestTheNextChangeNamesAHolderBeforeItLosesItsLock(t *testing.T) {
 	if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
 		t.Errorf("its lock, after --yes: got %v; want ErrLost", err)
 	}
+}
+
+// One command adds a node, removes another, and raises MaxTTL with the first step. A dry run
+// foretells that, and once it is done the same command changes nothing. With --yes a client of
+// the first list has its lock until the second step begins.
+func TestOneCommandGoesThroughAllSteps(t *testing.T) {
+	t.Parallel()
+	servers, _ := blanks(t, 3, redisserver.Config{})
+	kept, removed, added := servers[0], servers[1].Addr(), servers[2].Addr()
+	list, after := kept.URL()+","+servers[1].URL(), []string{kept.Addr(), added}
+	slices.Sort(after)
+	args := func(more ...string) []string {
+		return append([]string{"nodes", "change", "--add", added, "--remove", removed, "--max-ttl", "4s", "--node-timeout", "1s"}, more...)
+	}
+	steps := []string{"nodes change: 1 of 2, add " + added + ", MaxTTL 4s: ", "nodes change: 2 of 2, remove " + removed + ": "}
+	done := "nodes change: done: cluster "
+	same := func(when string, before []map[string]string) {
+		t.Helper()
+		if now := records(t, servers); !reflect.DeepEqual(now, before) {
+			t.Errorf("%s: got %v; want what was there: %v", when, now, before)
+		}
+	}
+	run(t, list, "nodes", "admit", "--yes", "--max-ttl", "3s", "--node-timeout", "1s").want(t, 0)
+	before := records(t, servers)
+	run(t, list, args("--dry-run")...).want(t, 0, steps[0]+"it waits 3s", steps[1]+"it waits 4s", "nothing was changed")
+	same("a dry run", before)
+	holder := open(t, list, redlock.WithHolder("the-holder"), redlock.WithTTL(3*time.Second), redlock.WithMaxTTL(3*time.Second))
+	lock, err := holder.Acquire(t.Context(), "held")
+	must(t, err)
+	p := start(t, prepare(t, list, args("--yes")...))
+	eventually(t, "the new node's wait", func() bool { return strings.Contains(p.stderr(), steps[0]+"waiting for the new node") })
+	must(t, lock.Err())
+	p.wait(t).want(t, 0, steps[0], steps[1], "the-holder", done, ", generation 2, MaxTTL 4s: "+strings.Join(after, ", "))
+	if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
+		t.Errorf("the lock of a client two lists back: got %v; want ErrLost", err)
+	}
+	before = records(t, servers)
+	run(t, list, args()...).want(t, 0, done, ", generation 2, MaxTTL 4s: "+strings.Join(after, ", "))
+	same("the command again", before)
 }
 
 // tokenUnder is the token of a lock that is taken now.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
@@ -18,7 +19,7 @@ import (
 // would be wrong usage.
 var namedOnly = []string{
 	"-lab render", "exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
-	"lead", "nodes add", "nodes lower", "nodes shrink", "observe", "release --force", "revoke", "status",
+	"lead", "nodes change", "nodes change --add", "nodes change --remove", "observe", "release --force", "revoke", "status",
 }
 
 // A command that a sentence of a page names is there, with the flags that it is named
@@ -26,7 +27,7 @@ var namedOnly = []string{
 func TestEveryCommandOfThePagesSentencesIsThere(t *testing.T) {
 	t.Parallel()
 	_, nodes := blanks(t, 3, redisserver.Config{AOF: redisserver.FsyncEverysec, Args: []string{"--maxmemory", "256mb", "--maxmemory-policy", "noeviction"}})
-	must(t, open(t, nodes).Cluster().Admit(t.Context()))
+	must(t, open(t, nodes, redlock.WithStrictRecovery()).Cluster().Admit(t.Context())) // clients with and without the option may use it
 	addr, _, _ := strings.Cut(strings.TrimPrefix(nodes, "redis://"), ",")
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "report"), []byte("#!/bin/sh\necho reported\n"), 0o700))
@@ -96,7 +97,7 @@ func haveFlags(t *testing.T, text string) {
 	if text == "COMMAND" || text == "-lab help" {
 		return
 	}
-	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:acl|join|admit|lower|add|shrink|settle)|[a-z]+))`).FindString(text)
+	name := regexp.MustCompile(`^((?:-lab )?(?:nodes (?:acl|join|admit|change)|[a-z]+))`).FindString(text)
 	line := "help " + name
 	if lab, of := strings.CutPrefix(name, "-lab "); of {
 		line = "-lab help " + lab

@@ -1,10 +1,11 @@
 package main
 
-// The cluster's list of nodes: what nodes and status show of it once it was changed, and the
-// commands that change it while clients run.
+// The cluster's configuration: what nodes and status show of it once it was changed, and the
+// command that changes it while clients run.
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -61,7 +62,7 @@ func (l *listShows) words(lead string, names []string) string {
 		text += ", behind: " + strings.Join(l.Behind, ", ")
 	}
 	if l.Pending != "" {
-		text += "; a change of the list has begun: run redlock nodes " + l.Pending + " again"
+		text += "; a change has begun (" + l.Pending + "): run redlock nodes change again"
 	}
 	return text
 }
@@ -75,113 +76,126 @@ func stragglers(seen []redlock.Straggler) string {
 	for _, one := range seen {
 		named = append(named, membership.Straggler(one))
 	}
-	return "clients seen with the list before (some may have ended; redlock status KEY shows what one of them holds), whose locks end when nodes settle or the next change begins: " + membership.Named(named)
+	return "clients seen with the list before (some may have ended; redlock status KEY shows what one of them holds), whose locks end when the next change begins: " + membership.Named(named)
 }
 
-// addCommand takes the list so far, or the longer one: after a success the operator's own list
-// may name the node already, and it must be right to run it again.
-func addCommand(a *app) cli.Command {
+// changeCommand changes the cluster's configuration. It needs --yes only to end locks of clients
+// with the list before: nothing else is believed that it could not check, but that the list of
+// nodes is the cluster's. A signal, or --timeout, ends it where it is. What was begun stays
+// begun: clients of the list before the last get no vote until somebody runs it again, while
+// clients of the list itself go on as if nothing had been begun.
+func changeCommand(a *app) cli.Command {
 	return cli.Command{
-		Name: "nodes add", Synopsis: "ADDR [flags]", Summary: "add a node to the list while clients run",
-		About: `Adds the empty server at ADDR to the cluster that --nodes lists. Clients of that list go
-on; give them the longer one before the next change. It takes the longest lease. While
-clients still have the list before the one of --nodes, it names them and does nothing.
-Run it again after any interruption, from anywhere: it finishes what was begun.`,
-		Define: a.changing("add", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
-			return c.Add(ctx, name, o)
-		}),
-	}
-}
-
-// shrinkCommand takes a dead node as well: a node that is out of the list gets no
-// vote counted by clients of it, whether it is dead, cut off, or back with its old data.
-func shrinkCommand(a *app) cli.Command {
-	return cli.Command{
-		Name: "nodes shrink", Synopsis: "ADDR [flags]", Summary: "take a node out of the list while clients run",
-		About: `Takes the node at ADDR, dead or alive, out of the cluster, of which --nodes has the list so far.
-Clients of that list go on; give them the shorter one before the next change. It takes the longest lease.
-While clients still have the list before the one of --nodes, it names them and does nothing.
-Do not empty and start that server again while a client has a list with it.`,
-		Define: a.changing("shrink", 1, func(ctx context.Context, c *redlock.Cluster, name string, o redlock.ChangeOptions) error {
-			return c.Shrink(ctx, name, o)
-		}),
-	}
-}
-
-// settleCommand is for those who want to know that no client with an old list is at work: it
-// is told so by its error, and not by the next change, months later.
-func settleCommand(a *app) cli.Command {
-	return cli.Command{
-		Name: "nodes settle", Synopsis: "[flags]", Summary: "refuse clients that have the list before this one",
-		About: `Refuses clients that still have the list before the last change. The next change
-does that too. While such clients are at work it names them and does nothing: with --yes it ends
-their locks. It takes the longest lease, and finishes a change that was begun.`,
-		Define: a.changing("settle", 0, func(ctx context.Context, c *redlock.Cluster, _ string, o redlock.ChangeOptions) error {
-			return c.Settle(ctx, o)
-		}),
-	}
-}
-
-// changing is a command that changes the list. It needs --yes only to end locks of clients with
-// the list before: nothing else is believed that it could not check, but that the list of nodes
-// is the cluster's. A signal, or --timeout, ends
-// it where it is. What was begun stays begun: clients of the list before the last get no
-// vote until somebody runs it again, or changes the list in another way, while clients of
-// the list itself go on as if nothing had been begun.
-func (a *app) changing(verb string, takes int, do func(context.Context, *redlock.Cluster, string, redlock.ChangeOptions) error) func(*flag.FlagSet) cli.Action {
-	return func(fs *flag.FlagSet) cli.Action {
-		dry := fs.Bool("dry-run", false, "say whether it can be done, and change nothing")
-		yes := fs.Bool("yes", false, "go on at once: clients that have the list before lose their locks")
-		timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
-		return func(ctx context.Context, args []string) error {
-			if err := cli.Exactly(takes, args, [...]string{"no arguments", "the ADDR of one node"}[takes]); err != nil {
-				return err
-			}
-			if verb == "add" {
-				a.connection.another = args[0]
-			}
-			return a.withSession(ctx, func(ctx context.Context, s *session) error {
-				name := ""
-				for _, given := range args {
-					at := max(s.find(given), s.find(addressOf(given)))
-					if at < 0 {
-						return cli.Usagef("nodes %s: %s is not in the list of nodes: %v", verb, redact(given), s.names)
-					}
-					name = s.names[at]
-				}
-				ctx, stop := cli.UntilSignalOr(ctx, *timeout)
-				defer stop()
-				o := redlock.ChangeOptions{DryRun: *dry, EndStragglers: *yes, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(verb, p)) }}
-				if err := do(ctx, s.locker.Cluster(), name, o); err != nil {
-					return err
-				}
-				if *dry { // with the next list, of which no record knows, there is nothing to show
-					a.complain("nodes " + verb + ": it can be done, or is done already; nothing was changed")
+		Name: "nodes change", Synopsis: "[--add ADDR] [--remove ADDR] [--max-ttl D] [flags]",
+		Summary: "change the list of nodes, the longest lease, or strict recovery",
+		About: `Changes the cluster's configuration while clients run: adds empty servers, takes nodes out,
+dead or alive, sets the longest lease that anyone may take, turns strict recovery on or off.
+--nodes is the list as it is; it may name the nodes to add already. A list changes by one node
+at a time, additions first, and each step takes the longest lease. Clients of the list go on
+until the next step: give them the new one before that. While clients still have the list before,
+it names them and does nothing; --close refuses those for good.
+A lock with a longer lease than the new --max-ttl is lost when it would be renewed.
+Run it again after any interruption, from anywhere: it finishes what was begun.
+Do not empty and start a server that was removed while a client has a list with it.`,
+		Define: func(fs *flag.FlagSet) cli.Action {
+			var w redlock.Wanted
+			list := func(into *[]string) func(string) error {
+				return func(given string) error {
+					*into = append(*into, split(given)...)
 					return nil
 				}
-				if takes > 0 {
-					a.complain("nodes " + verb + ": done; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one")
+			}
+			fs.Func("add", "add the empty server at `ADDR` (again, or with commas, for more)", list(&w.Add))
+			fs.Func("remove", "take the node at `ADDR` out, dead or alive", list(&w.Remove))
+			fs.Func("strict", "strict recovery, `on` or off", func(given string) error {
+				on := given == "on"
+				if w.Strict = &on; !on && given != "off" {
+					return errors.New("give on or off")
 				}
-				status, err := s.locker.Cluster().Status(ctx)
-				if err != nil {
+				return nil
+			})
+			closes := fs.Bool("close", false, "refuse clients that have the list before, from then on")
+			dry := fs.Bool("dry-run", false, "say what would be done, and change nothing")
+			yes := fs.Bool("yes", false, "go on at once: clients that have the list before lose their locks")
+			timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
+			return func(ctx context.Context, args []string) error {
+				if err := cli.Exactly(0, args, "flags only: --add ADDR, --remove ADDR"); err != nil {
 					return err
 				}
-				return a.showNodes(status, s)
-			})
+				fs.Visit(func(f *flag.Flag) {
+					if f.Name == "max-ttl" {
+						w.MaxTTL = a.connection.maxTTL
+					}
+				})
+				if w.Add == nil && w.Remove == nil && w.MaxTTL == 0 && w.Strict == nil && !*closes {
+					return cli.Usagef("nodes change: give what is to change: --add, --remove, --max-ttl, --strict or --close")
+				}
+				a.connection.added = w.Add
+				return a.withSession(ctx, func(ctx context.Context, s *session) error {
+					ctx, stop := cli.UntilSignalOr(ctx, *timeout)
+					defer stop()
+					o := redlock.ChangeOptions{DryRun: *dry, EndStragglers: *yes, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(p)) }}
+					return a.change(ctx, s, w, *closes, o)
+				})
+			}
+		},
+	}
+}
+
+// change changes the configuration, and then closes, if that is wanted.
+func (a *app) change(ctx context.Context, s *session, w redlock.Wanted, closes bool, o redlock.ChangeOptions) error {
+	flags := [...]string{"add", "remove"}
+	for k, list := range [][]string{w.Add, w.Remove} {
+		for i, given := range list {
+			at := max(s.find(given), s.find(addressOf(given)))
+			if at < 0 {
+				return cli.Usagef("nodes change: --%s %s is not in the list of nodes: %v", flags[k], redact(given), s.names)
+			}
+			list[i] = s.names[at]
 		}
 	}
+	all := []redlock.Wanted{w}
+	if some := w.Add != nil || w.Remove != nil || w.MaxTTL != 0 || w.Strict != nil; some && closes {
+		all = append(all, redlock.Wanted{})
+	}
+	for _, w := range all {
+		if err := s.locker.Cluster().Change(ctx, w, o); err != nil {
+			return err
+		}
+	}
+	if o.DryRun {
+		a.complain("nodes change: it can be done, or is done already; nothing was changed")
+		return nil
+	}
+	status, err := s.locker.Cluster().Status(ctx)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("nodes change: done: cluster %s, generation %d, MaxTTL %v%s: %s",
+		status.ID, status.Generation, cli.Short(status.MaxTTL), strictWords(status), strings.Join(status.List, ", "))
+	if w.Add != nil || w.Remove != nil {
+		text += "; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one"
+	}
+	a.complain(text)
+	return a.showNodes(status, s)
 }
 
 // progressWords is one line of progress: for whom a change waits, and what stands against it,
 // so that a log of the terminal tells where an operator who died had got.
-func progressWords(verb string, p redlock.ChangeProgress) string {
-	if p.Stragglers != nil {
-		return "nodes " + verb + ": " + stragglers(p.Stragglers)
+func progressWords(p redlock.ChangeProgress) string {
+	text := "nodes change: "
+	if p.Steps > 0 { // else all is in force, maybe not everywhere
+		text += fmt.Sprintf("%d of %d, %s: ", p.Step, p.Steps, p.Words)
 	}
-	if p.Of == 0 { // not begun
-		return fmt.Sprintf("nodes %s: %s: %s more; --yes ends their locks at once", verb, p.Stage, cli.Short(p.Left))
+	switch {
+	case p.Stragglers != nil:
+		return text + stragglers(p.Stragglers)
+	case p.Stage == "": // a dry run
+		return text + fmt.Sprintf("it waits %s, and leaves the list %s", cli.Short(p.Left), strings.Join(p.List, ", "))
+	case p.Of == 0: // not begun
+		return text + fmt.Sprintf("%s: %s more; --yes ends their locks at once", p.Stage, cli.Short(p.Left))
 	}
-	text := fmt.Sprintf("nodes %s: %s: %d of %s needed", verb, p.Stage, min(p.Done, p.Of), plural(p.Of, "node"))
+	text += fmt.Sprintf("%s: %d of %s needed", p.Stage, min(p.Done, p.Of), plural(p.Of, "node"))
 	if p.List != nil {
 		text += ", the list " + strings.Join(p.List, ", ")
 	}

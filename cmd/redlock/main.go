@@ -65,8 +65,7 @@ func program(a *app) *cli.Program {
 		Console: a.Console, Intro: intro, Outro: outro, Statuses: exitTable, Common: a.define,
 		Commands: []cli.Command{
 			locking(a, execCommand(a)), locking(a, leadCommand(a)), locking(a, holdCommand(a)), statusCommand(a), observeCommand(a),
-			nodesCommand(a), aclCommand(a), joinCommand(a), admitCommand(a), lowerCommand(a),
-			addCommand(a), shrinkCommand(a), settleCommand(a),
+			nodesCommand(a), aclCommand(a), joinCommand(a), admitCommand(a), changeCommand(a),
 			doctorCommand(a), revokeCommand(a), releaseCommand(a), benchCommand(a), versionCommand(a),
 		},
 		// The lab was a command of redlock until it became redlock-lab.

@@ -169,7 +169,7 @@ func TestHelpExplainsEveryCommand(t *testing.T) {
 	t.Parallel()
 	list := run(t, "", "help")
 	list.want(t, 0, "usage: redlock COMMAND", "REDLOCK_NODES", "124")
-	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes acl", "nodes join", "nodes admit", "nodes lower", "nodes add", "nodes shrink", "nodes settle", "doctor", "revoke", "release", "bench", "version"} {
+	for _, name := range []string{"exec", "lead", "hold", "status", "observe", "nodes", "nodes acl", "nodes join", "nodes admit", "nodes change", "doctor", "revoke", "release", "bench", "version"} {
 		list.want(t, 0, "\n  "+name+" ")
 		run(t, "", append([]string{"help"}, strings.Fields(name)...)...).want(t, 0, "usage: redlock "+name, "--nodes", "--json")
 		run(t, "", append(strings.Fields(name), "-h")...).want(t, 0, "usage: redlock "+name)
@@ -200,9 +200,9 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"nodes join --wait --timeout 100ms --nodes 127.0.0.1:1", 69, "127.0.0.1:1 is unreachable"},
 		{"status --nodes 127.0.0.1:99999 k", 78, "port is out of range"},
 		{"status --nodes redis://127.0.0.1:99999 k", 78, "port is out of range"},
-		{"nodes lower", 64, "MAXTTL"},
-		{"nodes lower soon", 64, "no duration"},
-		{"nodes lower 30", 64, "give its unit, as 30s"},
+		{"nodes change 127.0.0.1:1", 64, "--add ADDR"},
+		{"nodes change --max-ttl soon", 64, "for flag --max-ttl: give a duration, as 10s"},
+		{"nodes change --max-ttl 30", 64, "give its unit, as 30s"},
 		{"exec --wait 10 k true", 64, `"10" for flag --wait: give its unit, as 10s`},
 		{"exec --wait soon k true", 64, "for flag --wait: give a duration, as 10s"},
 		{"exec -E many k true", 64, `"many" for flag -E: give a whole number`},
@@ -215,15 +215,14 @@ func TestUsageAndConfigurationAreToldApart(t *testing.T) {
 		{"hold --ttl -1s k", 64, "--ttl -1s: give a positive duration"},
 		{"bench --ttl -1s", 64, "--ttl -1s: give a positive duration"},
 		{"doctor --ttl -1s", 64, "--ttl -1s: give a positive duration"},
-		{"exec --nodes 127.0.0.1:1 --ttl 1m k true", 64, "--ttl 1m0s is above the cluster's MaxTTL 30s: take less, or raise --max-ttl on every client"},
+		{"exec --nodes 127.0.0.1:1 --ttl 1m k true", 64, "--ttl 1m0s is above --max-ttl 30s: take less, or raise it"},
 		{"exec --nodes 127.0.0.1:1 --ttl 1ms k true", 64, "--ttl 1ms: give at least 10ms"},
 		{"status --nodes 127.0.0.1:1 --max-ttl 1ms k", 64, "--max-ttl 1ms: give 10ms to 24h"},
 		{"hold --nodes 127.0.0.1:1 --holder " + strings.Repeat("h", 300) + " k", 64, "--holder: give at most"},
 		{"version now", 64, "got 1"},
-		{"nodes lower 30s --wait --yes", 64, "not both"},
-		{"nodes lower 30s --yes --timeout 1s", 64, "with --wait"},
-		{"nodes lower 9ms --yes --nodes 127.0.0.1:1", 64, "10ms to 24h"},
-		{"nodes lower 30s --yes --nodes 127.0.0.1:1", 69, "no quorum"},
+		{"nodes change --add localhost --nodes 127.0.0.1:1", 78, "host:port"},
+		{"nodes change --max-ttl 25h --nodes 127.0.0.1:1", 64, "--max-ttl 25h0m0s: give 10ms to 24h"},
+		{"nodes change --max-ttl 30s --nodes 127.0.0.1:1", 69, "no quorum"},
 		{"status --nodes a:1 --nodes-file b k", 64, "not both"},
 		{"exec --shared --also k k true", 64, `"k" is given twice`},
 		{"exec --also k --also k other true", 64, `"k" is given twice`},
@@ -299,7 +298,8 @@ func TestPasswordsAreShownNowhere(t *testing.T) {
 		{"status", "k", "--nodes", wrong, "--json"},
 		{"status", "k", "--nodes", "redis://:" + secret + "@127.0.0.1:port"},
 		{"nodes", nodes},
-		{"nodes", "shrink", nodes},
+		{"nodes", "change", "--remove", nodes},
+		{"nodes", "change", "--add", nodes + "00"},
 		{nodes},
 		{"exec", "-n", "--nodes", wrong, "k", "true"},
 		{"exec", "k", "--nodes=" + wrong, "true"},

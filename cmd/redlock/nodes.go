@@ -8,8 +8,7 @@ package main
 //   nodes join    0 if every node that answers votes; 75 without --wait if one would have to be
 //                 waited for; 69 if --timeout is over first
 //   nodes admit   0 if all were taken in
-//   nodes lower   0 if MaxTTL is down on all nodes
-//   nodes add, shrink, settle: 0 if the list is in force; 69 where too few nodes answer; 75 where
+//   nodes change  0 if the configuration is in force; 69 where too few nodes answer; 75 where
 //                 another operator came between, or clients have the list before
 //
 // For all that need a word, 64 says that it is missing, and that nothing was done. 78 says
@@ -39,7 +38,7 @@ has its words. It only looks: a right that exec lacks is seen by redlock doctor,
 Exit status 69 if fewer than a quorum vote.`,
 		Define: func(*flag.FlagSet) cli.Action {
 			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(0, args, "no arguments, or join, admit, lower, add, shrink or settle"); err != nil {
+				if err := cli.Exactly(0, args, "no arguments, or join, admit or change"); err != nil {
 					return err
 				}
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
@@ -118,6 +117,7 @@ type clusterShows struct {
 	Cluster string      `json:"cluster"`
 	Votes   int         `json:"votes"`
 	Quorum  int         `json:"quorum"`
+	Strict  bool        `json:"strict,omitempty"` // strict recovery
 	Nodes   []nodeState `json:"nodes"`
 	// List is of a cluster whose list of nodes was changed, or is about to be.
 	List *listShows `json:"list,omitempty"`
@@ -129,7 +129,6 @@ type nodeState struct {
 	Left   int64  `json:"left_ms"`
 	Until  string `json:"until,omitempty"` // by the wall clock, RFC 3339
 	MaxTTL int64  `json:"max_ttl_ms"`
-	Strict bool   `json:"strict,omitempty"` // its record has strict recovery
 	Cause  string `json:"cause,omitempty"`
 	// Refuses is why a node that answers refuses to write, and so grants nothing.
 	Refuses    string `json:"refuses,omitempty"`
@@ -139,10 +138,10 @@ type nodeState struct {
 // showNodes prints the list.
 func (a *app) showNodes(status redlock.ClusterStatus, s *session) error {
 	if a.JSON {
-		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, List: listOf(status)}
+		out := clusterShows{Cluster: status.ID, Votes: status.Votes(), Quorum: status.Quorum, Strict: status.Strict, List: listOf(status)}
 		for _, n := range status.Nodes {
 			out.Nodes = append(out.Nodes, nodeState{
-				n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(), n.Strict,
+				n.Name, n.State.String(), n.Left.Milliseconds(), until(n.Left), n.MaxTTL.Milliseconds(),
 				worded(n.Cause), worded(n.Refusal), n.Generation,
 			})
 		}
@@ -216,7 +215,7 @@ func (a *app) showNext(status redlock.ClusterStatus) error {
 // admitLine is the command that skips a wait. Without --strict-recovery, one that asks for it
 // would not take the word, or the cluster be founded without it.
 func (a *app) admitLine(status redlock.ClusterStatus) string {
-	if a.connection.strict || slices.ContainsFunc(status.Nodes, func(n redlock.NodeStatus) bool { return n.Strict }) {
+	if a.connection.strict || status.Strict {
 		return "redlock nodes admit --yes --strict-recovery"
 	}
 	return "redlock nodes admit --yes"
@@ -232,23 +231,12 @@ func silent(status redlock.ClusterStatus) (n int) {
 	return n
 }
 
-// strictWords says how many records have strict recovery, if any: the mark is written node by
-// node, so a node that was away lacks it.
+// strictWords says that recovery is strict, if it is.
 func strictWords(status redlock.ClusterStatus) string {
-	strict := 0
-	for _, n := range status.Nodes {
-		if n.Strict {
-			strict++
-		}
-	}
-	switch strict {
-	case 0:
-		return ""
-	case len(status.Nodes):
+	if status.Strict {
 		return ", strict recovery"
-	default:
-		return fmt.Sprintf(", strict recovery in %d of %d records", strict, len(status.Nodes))
 	}
+	return ""
 }
 
 // because is why a node does not vote. A member that refuses writes has two reasons at
@@ -395,86 +383,6 @@ func refusedBy(status redlock.ClusterStatus, err error) error {
 		return err
 	}
 	return &cli.StatusError{Code: exitConfig, Cause: err}
-}
-
-// lowerCommand exists because any client raises MaxTTL, and it never falls by itself: one
-// client with a long --max-ttl makes every restart wait that long, for ever after.
-func lowerCommand(a *app) cli.Command {
-	return cli.Command{
-		Name: "nodes lower", Synopsis: "MAXTTL --wait [flags]", Summary: "bring the cluster's longest lease (MaxTTL) down again",
-		About: `Brings down the longest lease that anyone may take, for which every node that restarts
-waits, after a client with a larger --max-ttl raised it. With --wait it writes the new one,
-waits until every earlier, longer lease is over, which takes as long as the old one says,
-and only then lets restarts wait the shorter time. Locks are held and taken meanwhile. It
-relies on nobody's word: a client that takes longer leases raises it again before it gets a
-lock, and then this says so. If it is interrupted, restarts wait as long as before: run it
-again. Run it again as well for nodes that did not answer; the largest of all counts.
-
-With --yes it does not wait: you vouch that nobody holds a lock with a longer lease, or is
-about to get one.`,
-		Define: func(fs *flag.FlagSet) cli.Action {
-			wait := fs.Bool("wait", false, "wait for as long as it takes")
-			timeout := cli.NewDuration(fs, "timeout", 0, "with --wait: no longer than this `DURATION`")
-			yes := fs.Bool("yes", false, "do it now, on your word")
-			return func(ctx context.Context, args []string) error {
-				if err := cli.Exactly(1, args, "the new MAXTTL, as 30s"); err != nil {
-					return err
-				}
-				to, err := cli.ParseDuration(args[0])
-				switch {
-				case err != nil:
-					return cli.Usagef("nodes lower: %q is no duration: %w", args[0], err)
-				case *wait && *yes:
-					return cli.Usagef("nodes lower: give --wait or --yes, not both")
-				case *timeout < 0 || *timeout > 0 && !*wait:
-					return cli.Usagef("nodes lower: --timeout %v: give what is above 0, with --wait", *timeout)
-				}
-				// Each Locker raises the cluster's MaxTTL to its own before it takes a lock.
-				own := a.connection.maxTTL
-				if to >= 10*time.Millisecond { // a shorter one is refused as such
-					own = min(own, to) // or this client would raise it again
-				}
-				do := func(ctx context.Context, s *session) error { return a.lower(ctx, s, to, *wait, *yes, *timeout) }
-				return a.withSession(ctx, do, redlock.WithTTL(min(redlock.DefaultTTL, own)), redlock.WithMaxTTL(own))
-			}
-		},
-	}
-}
-
-// lower brings MaxTTL down, or says what it would rely on. Of --wait nothing has to be
-// believed, since it waits out every earlier lease. --yes needs the operator's word.
-func (a *app) lower(ctx context.Context, s *session, to time.Duration, wait, yes bool, timeout time.Duration) error {
-	c := s.locker.Cluster()
-	status, err := c.Status(ctx)
-	if err != nil {
-		return err
-	}
-	now := time.Duration(0)
-	for _, n := range status.Nodes {
-		now = max(now, n.MaxTTL)
-	}
-	lower := c.LowerMaxTTL
-	switch {
-	case yes:
-		a.complain("nodes lower believes that nobody holds a lock with a lease above " + cli.Short(to) + ", or is about to get one; if somebody does, and a node forgets, a second holder can get it")
-		lower = c.LowerMaxTTLNow
-	case !wait:
-		if err := a.showNodes(status, s); err != nil {
-			return err
-		}
-		return cli.Usagef("nodes lower: nothing done: give --wait, which waits until every earlier lease is over (%v); or --yes, at once, if nobody holds a lock with a lease above %v, or is about to get one", now, to)
-	case now > to:
-		a.complain("nodes lower waits " + cli.Short(now) + ", until " + until(now) + ", when every earlier lease is over; restarts wait as long as before until then, also if this is interrupted")
-	}
-	ctx, stop := cli.UntilSignalOr(ctx, timeout)
-	defer stop()
-	if err := lower(ctx, to); err != nil {
-		return err
-	}
-	if status, err = c.Status(ctx); err != nil {
-		return err
-	}
-	return a.showNodes(status, s)
 }
 
 // find is the index of the node with this name, or address, or -1 if there is none. With

@@ -36,10 +36,10 @@ var playedBlocks = []playedBlock{
 	}},
 	{page: "docs/OPERATIONS.md", maxTTL: "3s", instead: []string{"30s", "2s"}, steps: []step{
 		{line: "redlock nodes", words: []string{" 3s"}},
-		{line: "redlock nodes lower 30s --wait", words: []string{"waits 3s", " 2s"}},
+		{line: "redlock nodes change --max-ttl 30s", words: []string{"2 of 2, close: ", "MaxTTL 2s: "}},
 	}},
-	{page: "docs/OPERATIONS.md", blank: true, steps: []step{
-		{line: "redis-cli -h 10.0.0.1 HDEL redlock:node strict", before: (*pagePlay).foundStrictly, do: (*pagePlay).onEachServer, words: []string{"1"}},
+	{page: "docs/OPERATIONS.md", blank: true, maxTTL: "2s", steps: []step{
+		{line: "redlock nodes change --strict off", before: (*pagePlay).foundStrictly, words: []string{"1 of 1, strict recovery off: "}},
 		{line: "redlock nodes", words: []string{"3 votes of 3 nodes"}, not: "strict"},
 	}},
 	{page: "docs/OPERATIONS.md", maxTTL: "2s", steps: []step{
@@ -321,17 +321,6 @@ func (p *pagePlay) writeNodesFile() {
 func (p *pagePlay) foundStrictly() {
 	finish(p.T, p.shell("redlock nodes admit --strict-recovery --yes")).want(p.T, 0)
 	finish(p.T, p.shell("redlock nodes")).want(p.T, 0, "strict recovery")
-}
-
-// onEachServer runs a line for the first server on each.
-func (p *pagePlay) onEachServer(s step, line string) {
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		p.Skipf("the line is redis-cli's: %v", err)
-	}
-	for _, server := range p.servers {
-		_, port, _ := strings.Cut(server.Addr(), ":")
-		p.want(s, strings.ReplaceAll(line, "-h 10.0.0.1", "-p "+port))
-	}
 }
 
 func (p *pagePlay) restartFirst(step, string) { must(p.T, p.servers[0].Restart()) }

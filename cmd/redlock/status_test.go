@@ -266,7 +266,7 @@ func TestNodesGivesNoAdviceThatDoesNotHelp(t *testing.T) {
 	run(t, nodes, "nodes", "admit", "--yes").want(t, 0)
 	must(t, servers[2].RestartEmpty(), servers[1].Kill())
 	r := run(t, nodes, "nodes", "--node-timeout", "1s")
-	r.want(t, 69, "cluster unknown (too few records): 1 vote of 3", "blank  ", "every node must answer, and", servers[1].Addr()+" does not")
+	r.want(t, 69, "cluster unknown (too few records): 0 votes of 3", "blank  ", "every node must answer, and", servers[1].Addr()+" does not")
 	if strings.Contains(r.out, "taken in") || strings.Contains(r.out, "admit") {
 		t.Errorf("got %s; want no advice", r.out)
 	}
@@ -300,28 +300,15 @@ func TestJoinAndAdmitSayWhyNothingIsFounded(t *testing.T) {
 	run(t, nodes, append([]string{"nodes", "admit", "--yes"}, flags...)...).want(t, 69, "notice", "OOM", servers[0].Addr())
 }
 
-// What a single command's flag does to the cluster is said on stderr.
-func TestALargerMaxTTLIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	quiet := run(t, nodes, "exec", "k", "--", "true")
-	quiet.want(t, 0)
-	if strings.Contains(quiet.errs, "MaxTTL") {
-		t.Errorf("got %q; want no word of MaxTTL where none is raised", quiet.errs)
-	}
-	r := run(t, nodes, "exec", "--max-ttl", "24h", "k", "--", "true")
-	r.want(t, 0, "warning", "from 30s to 24h0m0s", "until it is lowered")
-	if n := strings.Count(r.errs, "24h"); n != 1 {
-		t.Errorf("got %d warnings, %q; want one for all nodes", n, r.errs)
-	}
-}
-
-func TestMaxTTLIsBroughtDownAgain(t *testing.T) {
+// --max-ttl bounds one command's own lease. The cluster's is changed by nodes change alone: a
+// lease above it is refused, a longer one counts after the shorter one's wait, and a shorter
+// one after two steps.
+func TestMaxTTLIsChangedByNodesChangeAlone(t *testing.T) {
 	t.Parallel()
 	servers, nodes := blanks(t, 3, redisserver.Config{})
 	redlockWith := func(maxTTL string, args ...string) result {
 		t.Helper()
-		return run(t, nodes, append([]string{"--node-timeout", "1s", "--max-ttl", maxTTL}, args...)...)
+		return run(t, nodes, append([]string{"--node-timeout", "750ms", "--max-ttl", maxTTL}, args...)...)
 	}
 	longest := func(node int) (maxTTL, left int64) {
 		t.Helper()
@@ -331,47 +318,49 @@ func TestMaxTTLIsBroughtDownAgain(t *testing.T) {
 				Left   int64 `json:"left_ms"`
 			}
 		}
-		decode(t, redlockWith("4s", "nodes", "--json").out, &list)
+		decode(t, redlockWith("3s", "nodes", "--json").out, &list)
 		return list.Nodes[node].MaxTTL, list.Nodes[node].Left
 	}
-	redlockWith("4s", "nodes", "admit", "--yes").want(t, 0, "3 votes")
-	redlockWith("8s", "exec", "--ttl", "4s", "k", "--", "true").want(t, 0, "from 4s to 8s")
-	redlockWith("8s", "nodes", "lower", "4s").want(t, 64, "over (8s)", "nothing done")
-	redlockWith("30s", "nodes", "lower", "9s", "--yes").want(t, 64, "MaxTTL is 8s", "give less")
-	if got, _ := longest(0); got != 8000 {
-		t.Errorf("got MaxTTL %d ms after what was refused; want 8000", got)
-	}
-	redlockWith("8s", "nodes", "lower", "4s", "--wait", "--timeout", "500ms").want(t, 69, "as long as before")
-	if got, _ := longest(0); got != 8000 {
-		t.Errorf("got MaxTTL %d ms after it was cut short; want 8000", got)
-	}
-	began := time.Now()
-	redlockWith("8s", "nodes", "lower", "4s", "--wait").want(t, 0, "waits 8s", "3 votes")
-	if took := time.Since(began); took < 8*time.Second {
-		t.Errorf("it took %v; want the old MaxTTL, 8s", took)
-	}
-	for i := range servers {
-		if got, _ := longest(i); got != 4000 {
-			t.Errorf("node %d: got MaxTTL %d ms; want 4000", i, got)
+	want := func(when string, maxTTL int64) {
+		t.Helper()
+		for i := range servers {
+			if got, _ := longest(i); got != maxTTL {
+				t.Errorf("%s: node %d: got MaxTTL %d ms; want %d", when, i, got, maxTTL)
+			}
 		}
 	}
+	changed := func(maxTTL string, atLeast time.Duration, words ...string) {
+		t.Helper()
+		began := time.Now()
+		run(t, nodes, "nodes", "change", "--max-ttl", maxTTL, "--node-timeout", "750ms").want(t, 0, append(words, ", MaxTTL "+maxTTL+": ", "3 votes")...)
+		if took := time.Since(began); took < atLeast {
+			t.Errorf("MaxTTL %s took %v; want the leases before it, %v", maxTTL, took, atLeast)
+		}
+	}
+	redlockWith("3s", "nodes", "admit", "--yes").want(t, 0, "3 votes")
+	if r := redlockWith("24h", "exec", "--ttl", "3s", "k", "--", "true"); r.code != 0 || r.errs != "" {
+		t.Errorf("with a lease that the cluster allows: got %d and %q; want it taken, without a word", r.code, r.errs)
+	}
+	redlockWith("24h", "exec", "--ttl", "4s", "k", "--", "true").want(t, 78, "a lease of 4s is above the cluster's MaxTTL, 3s: take less (--ttl), or raise it: redlock nodes change --max-ttl 4s")
+	want("after one that is refused", 3000)
+	changed("4s", 3*time.Second, "1 of 1, MaxTTL 4s: ")
+	redlockWith("4s", "exec", "--ttl", "4s", "k", "--", "true").want(t, 0)
+	redlockWith("4s", "nodes", "change", "--max-ttl", "3s", "--timeout", "500ms").want(t, 69, "1 of 2 (MaxTTL 3s) is not done", "run it again")
+	want("after it was cut short", 4000)
+	changed("3s", 8*time.Second, "1 of 2, MaxTTL 3s: ", "2 of 2, close: ")
+	want("after it was brought down", 3000)
 
-	// A node that restarts waits the smaller time, until somebody raises it again.
+	// A node that restarts waits the smaller time.
 	must(t, servers[0].RestartEmpty())
-	p := start(t, prepare(t, nodes, "nodes", "join", "--wait", "--node-timeout", "1s", "--max-ttl", "4s"))
+	p := start(t, prepare(t, nodes, "nodes", "join", "--wait", "--node-timeout", "750ms"))
 	eventually(t, "the wait", func() bool {
 		_, left := longest(0)
-		if left > 4000 {
-			t.Errorf("it waits %d ms more; want 4000 at most", left)
+		if left > 3000 {
+			t.Errorf("it waits %d ms more; want 3000 at most", left)
 		}
 		return left > 0
 	})
 	p.wait(t).want(t, 0, "3 votes")
-	redlockWith("24h", "exec", "k", "--", "true").want(t, 0, "from 4s to 24h0m0s")
-	redlockWith("24h", "nodes", "lower", "4s", "--yes").want(t, 0, "believes that nobody holds a lock with a lease above 4s", "3 votes")
-	if got, _ := longest(2); got != 4000 {
-		t.Errorf("lowered on the operator's word: got MaxTTL %d ms; want 4000", got)
-	}
 }
 
 func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
@@ -444,7 +433,7 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "failed")
 	must(t, servers[1].Kill())
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
-	run(t, nodes, "nodes").want(t, 69, "cluster unknown (2 of 3 nodes do not answer): 1 vote of 3 nodes")
+	run(t, nodes, "nodes").want(t, 69, "cluster unknown (2 of 3 nodes do not answer): 0 votes of 3 nodes")
 	run(t, nodes, "doctor").want(t, 2, "vote, quorum 2", "nothing can be locked by this client until 2 vote", "Nothing can be locked")
 }
 
@@ -489,9 +478,9 @@ func TestJSONIsWhatEveryCommandSpeaks(t *testing.T) {
 		{"release k --force", 64},
 		{"release k --force --yes", 0},
 		{"bench --duration 50ms", 0},
-		{"nodes lower 30s", 64},
-		{"nodes lower 30s --wait", 0},
-		{"nodes lower 31s --yes", 64},
+		{"nodes change", 64},
+		{"nodes change --max-ttl 31s --dry-run", 0},
+		{"nodes change --max-ttl 30s", 0},
 		{"status", 64},
 		{"no-such-command", 64},
 	} {

@@ -163,18 +163,13 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 }
 
 // outlasted is why a round that was sent at start took too long for a lock of this TTL; nil if it
-// did not. A node that voted in it, forgot, and came back before the others' records had the
-// longer MaxTTL, to which a client raised it meanwhile, has waited the shorter one (amend.lua).
+// did not.
 func (a *attempter) outlasted(start clock.Instant, ttl time.Duration, valid clock.Validity) error {
 	now := a.Clock.Recent()
-	took, before := now.Sub(start), a.Tracker.RaisedFrom(start)
-	switch {
-	case !valid.Holds(now):
-		return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", took, ttl)
-	case before > 0 && ttl > before && took >= before-clock.Drift(before, a.Drift):
-		return fmt.Errorf("the round took %v, and nodes had a MaxTTL of %v before it was raised: one that forgot may be back", took, before)
+	if valid.Holds(now) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the round took %v, which leaves a TTL of %v no validity: raise WithTTL", now.Sub(start), ttl)
 }
 
 var (

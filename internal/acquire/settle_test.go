@@ -22,7 +22,7 @@ import (
 func overNobody(t *testing.T) *Acquirer {
 	t.Helper()
 	c, names, hints := clock.New(), []string{"a", "b", "c"}, new(round.Hints)
-	config := Config{Clock: c, Hints: hints, Tracker: membership.NewTracker(membership.NewConfig(names, time.Minute, false), "", c, nil)}
+	config := Config{Clock: c, Hints: hints, Tracker: membership.NewTracker(membership.NewConfig(names, time.Minute, false), "", c)}
 	for i, name := range names {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		t.Cleanup(func() { _ = client.Close() })

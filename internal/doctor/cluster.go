@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,12 +30,12 @@ var (
 	aboutForeignNode = diagnosis{
 		FindingForeign,
 		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
-		"Give all clients the same list; to take a node over, shrink it there (Cluster.Shrink, redlock nodes shrink) and empty it first",
+		"Give all clients the same list; to take a node over, take it out there, Cluster.Change (redlock nodes change --remove), and empty it first",
 	}
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one list and a quorum of another need not meet",
-		"Give all clients the same list, by the same names (WithNodeNames); to change it while clients run: Cluster.Add (redlock nodes add) and Cluster.Shrink (redlock nodes shrink)",
+		"Give all clients the same list, by the same names (WithNodeNames); to change it while clients run: Cluster.Change (redlock nodes change)",
 	}
 	aboutRecord = diagnosis{
 		FindingRecord,
@@ -66,7 +67,7 @@ var (
 	aboutChange = diagnosis{
 		FindingListChange,
 		"Clients of the list before get no vote, and the next change waits for this one",
-		"Run redlock nodes with that again, from anywhere: it finishes what was begun",
+		"Run redlock nodes change with that again, from anywhere: it finishes what was begun",
 	}
 	aboutBehind = diagnosis{
 		FindingListChange,
@@ -75,13 +76,18 @@ var (
 	}
 	aboutOldList = diagnosis{
 		FindingOldList,
-		"The next change of the list, or Cluster.Settle (redlock nodes settle), ends the locks of clients that have the list before",
+		"The next change, or a close, Cluster.Change (redlock nodes change --close), ends the locks of clients that have the list before",
 		"Give them the latest list before that",
 	}
 	aboutOtherMaxTTL = diagnosis{
 		FindingMaxTTL,
-		"After a loss of the majority only configured values are known: a joiner that waits the shorter time may let a lease of the longer overlap",
-		"Give every client the same WithMaxTTL",
+		"No node votes for a longer lease than the cluster's MaxTTL",
+		"Take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl)",
+	}
+	aboutLax = diagnosis{
+		FindingStrict,
+		"This client takes no lock: it asks for strict recovery (WithStrictRecovery), and the cluster has none",
+		"Cluster.Change (redlock nodes change --strict on)",
 	}
 )
 
@@ -96,9 +102,6 @@ func (d *doctor) config() {
 	}
 	if timeoutsPerTTL*c.NodeTimeout > c.TTL {
 		d.find(SeverityWarning, -1, aboutLongTimeout, "the node timeout of %v is more than a third of the TTL of %v", c.NodeTimeout, c.TTL)
-	}
-	if c.MaxTTL > ttlsPerMaxTTL*c.TTL {
-		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", c.MaxTTL, c.TTL)
 	}
 }
 
@@ -193,8 +196,13 @@ func (d *doctor) membership() {
 // list judges the cluster's list of nodes, once it was changed.
 func (d *doctor) list(v membership.View) {
 	in := v.Newest()
+	if most := cmp.Or(in.MaxTTL, d.cfg.MaxTTL); most > ttlsPerMaxTTL*d.cfg.TTL {
+		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", most, d.cfg.TTL)
+	} else if most < d.cfg.TTL {
+		d.find(SeverityError, -1, aboutOtherMaxTTL, "the cluster's MaxTTL is %v, and this client's TTL %v", most, d.cfg.TTL)
+	}
 	if again := v.Pending(); again != "" {
-		d.find(SeverityWarning, -1, aboutChange, "a change of the list of nodes has begun, and is not finished: %s", again)
+		d.find(SeverityWarning, -1, aboutChange, "a change has begun, and is not finished: %s", again)
 	}
 	if in.Gen > 0 && slices.Equal(in.Before, v.Sorted()) && !slices.Equal(in.Names, v.Sorted()) {
 		d.find(SeverityWarning, -1, aboutOldList, "this client has the list before the latest, which is %s", strings.Join(in.Names, ", "))
@@ -251,13 +259,9 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 func (d *doctor) member(v membership.View, i int) {
 	rec := v.Nodes[i].Record
 	if in := v.Newest(); rec.Gen < in.Gen {
-		d.find(SeverityInfo, i, aboutBehind, "its list of nodes is of generation %d, and the cluster's of %d", rec.Gen, in.Gen)
+		d.find(SeverityInfo, i, aboutBehind, "its configuration is of generation %d, and the cluster's of %d", rec.Gen, in.Gen)
 	}
-	switch {
-	case rec.MaxTTL > d.cfg.MaxTTL:
-		d.find(SeverityWarning, i, aboutOtherMaxTTL, "its record says MaxTTL %v; this client has %v", rec.MaxTTL, d.cfg.MaxTTL)
-	case rec.MaxTTL < d.cfg.MaxTTL:
-		d.find(SeverityInfo, i, aboutOtherMaxTTL, "%s", v.Hindered(i, fmt.Sprintf(
-			"its record says MaxTTL %v; this client has %v, and raises it there", rec.MaxTTL, d.cfg.MaxTTL)))
+	if v.Lax(i) {
+		d.find(SeverityError, i, aboutLax, "its record has no strict recovery")
 	}
 }

@@ -239,6 +239,7 @@ const (
 	FindingTTLRound    FindingCode = "ttl-roundtrip"
 	FindingNodeTimeout FindingCode = "node-timeout"
 	FindingMaxTTL      FindingCode = "max-ttl"
+	FindingStrict      FindingCode = "strict"
 
 	FindingEvenNodes   FindingCode = "even-nodes"
 	FindingFewNodes    FindingCode = "few-nodes"

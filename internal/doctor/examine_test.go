@@ -44,7 +44,7 @@ func examine(t *testing.T, names []string, clients []redis.UniversalClient, chan
 		f(&c)
 	}
 	now := clock.New()
-	seen := membership.NewTracker(membership.NewConfig(names, c.MaxTTL, c.StrictRecovery), "", now, nil)
+	seen := membership.NewTracker(membership.NewConfig(names, c.MaxTTL, c.StrictRecovery), "", now)
 	siblings := node.NewSiblings(names, c.Drift, round.NewHints(now))
 	var nodes []*node.Node
 	for i, client := range clients {

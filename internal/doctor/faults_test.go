@@ -67,7 +67,7 @@ func plantRecord(t *testing.T, clients []redis.UniversalClient, n int, fields ..
 	for _, c := range clients {
 		run := infoField(t, c, "server", "run_id") + "." + infoField(t, c, "replication", "master_replid")
 		record := append([]string{
-			"format", "3", "epoch", "e", "cluster", "c", "names", strings.Join(letters(n), "\n"),
+			"format", "4", "epoch", "e", "cluster", "c", "names", strings.Join(letters(n), "\n"),
 			"maxttl", fmt.Sprint(redlock.DefaultMaxTTL.Milliseconds()), "run", run, "base", "7",
 		}, fields...)
 		testkit.Must(t, c.HSet(t.Context(), lua.NodeKey, record).Err())

@@ -42,7 +42,7 @@ var (
 	aboutLongMaxTTL = diagnosis{
 		FindingMaxTTL,
 		"A node that forgot, and a new cluster, wait MaxTTL before they vote, though the usual lease is far shorter",
-		"Lower WithMaxTTL on every client if no acquisition asks for more, then: Cluster.LowerMaxTTL (redlock nodes lower)",
+		"If no acquisition asks for more, lower it: Cluster.Change (redlock nodes change --max-ttl)",
 	}
 	aboutClocks = diagnosis{
 		FindingClock,

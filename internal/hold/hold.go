@@ -4,6 +4,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,7 @@ type Hold struct {
 	renewAt  clock.Instant   // when it is next confirmed
 	maxUntil clock.Instant   // when it ends at the latest; 0: no bound
 	cause    error           // why it ended; nil: it has not
+	refused  error           // why the latest extension was refused, where waiting does not mend that
 	ctx      context.Context //nolint:containedctx // what Context returns, made when it is first asked for
 	cancel   context.CancelCauseFunc
 	turn     chan struct{} // an extension or renewal is under way until it closes; nil if none
@@ -211,7 +213,13 @@ func (h *Hold) extended(e *node.Extension, i int, ttl time.Duration) error {
 		h.endFor(Lost, failure, nil)
 		return failure
 	}
-	return door.Extended(h, e.Start, h.Remaining(h.keeper.clock.Early()), e.Renewal, said)
+	err := door.Extended(h, e.Start, h.Remaining(h.keeper.clock.Early()), e.Renewal, said)
+	if errors.Is(err, fault.ErrMisconfigured) {
+		h.mu.Lock()
+		h.refused = err
+		h.mu.Unlock()
+	}
+	return err
 }
 
 // confirm takes in a lease that a quorum confirmed. A lapse is final. A fixed lease that
@@ -227,7 +235,7 @@ func (h *Hold) confirm(e *node.Extension, ttl time.Duration) error {
 	if ok && (!h.Fixed || !e.Renewal) {
 		h.valid, h.ttl = valid, ttl
 	}
-	h.renewAt = h.renewalLocked(e.Start)
+	h.renewAt, h.refused = h.renewalLocked(e.Start), nil
 	h.mu.Unlock()
 	if !ok {
 		h.end(Lapsed)
@@ -323,6 +331,9 @@ func (h *Hold) endFor(why End, cause error, r *round.Round) bool {
 	if h.cause != nil {
 		h.mu.Unlock()
 		return false
+	}
+	if why == Lapsed && h.refused != nil {
+		cause = fmt.Errorf("%w; %w", cause, fault.Within(h.refused))
 	}
 	h.cause = cause
 	k.Door.Ended(h, cause, now.Sub(h.Since), h.valid.Remaining(now))

@@ -1,7 +1,7 @@
 -- install: make a node a member.
 -- KEYS[1] redlock:node
 -- ARGV    nonce, identity, format, epoch, cluster, names, maxttl (ms), base,
---         strict (1, or empty: as it is), gen, before, settled, ballot, proposed
+--         strict (1, or empty), gen, before, before_maxttl (ms), settled, ballot, proposed
 -- returns 1 installed
 --         0 refused: the notice is not the joiner's
 --        -1 refused: the server is no longer the same (it restarted, or took over
@@ -9,10 +9,7 @@
 --        -2 refused: its record has another format
 -- atomic because the notice proves that nothing was installed, flushed or
 -- restarted since the joiner began to wait, and this call uses it up. The record gets the
--- identity under which the joiner waited. Existing keys and stripes stay, and so does
--- strict; no number falls. maxttl_least may be lost with the memory (amend.lua): a longer MaxTTL
--- comes back by a joiner that waited as long, and rounds from before the loss are over then; or
--- by a later raise, which writes the field.
+-- identity under which the joiner waited. Existing keys and stripes stay; no number falls.
 local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local replication = redis.call('INFO', 'replication')
 local identity = process .. '.' .. (string.match(replication, 'master_replid:(%w+)') or '')
@@ -22,8 +19,7 @@ if old[3] and old[3] ~= ARGV[3] then return -2 end
 if old[1] ~= ARGV[1] or old[2] ~= ARGV[2] then return 0 end
 local base = math.max(tonumber(ARGV[8]), tonumber(old[4] or 0))
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'epoch', ARGV[4], 'cluster', ARGV[5],
-  'names', ARGV[6], 'maxttl', ARGV[7], 'run', ARGV[2], 'base', string.format('%.0f', base),
-  'gen', ARGV[10], 'before', ARGV[11], 'settled', ARGV[12], 'ballot', ARGV[13], 'proposed', ARGV[14])
-if ARGV[9] == '1' then redis.call('HSET', KEYS[1], 'strict', 1) end
-redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'maxttl_was', 'since')
+  'names', ARGV[6], 'maxttl', ARGV[7], 'run', ARGV[2], 'base', string.format('%.0f', base), 'strict', ARGV[9],
+  'gen', ARGV[10], 'before', ARGV[11], 'before_maxttl', ARGV[12], 'settled', ARGV[13], 'ballot', ARGV[14], 'proposed', ARGV[15])
+redis.call('HDEL', KEYS[1], 'nonce', 'nonce_run', 'since')
 return 1

@@ -102,12 +102,6 @@ var noticeBody string
 //go:embed install.lua
 var installBody string
 
-//go:embed amend.lua
-var amendBody string
-
-//go:embed lower.lua
-var lowerBody string
-
 //go:embed settle.lua
 var settleBody string
 
@@ -144,12 +138,10 @@ var (
 	AskSlotScript     = newScript("ask_slot", askSlotBody)
 	ReleaseSlotScript = newScript("release_slot", releaseSlotBody)
 
-	// ReadScript and the next eight are the membership's.
+	// ReadScript and the next five are the membership's.
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
-	AmendScript   = newScript("amend", amendBody)
-	LowerScript   = newScript("lower", lowerBody)
 	SettleScript  = newScript("settle", settleBody)
 	AcceptScript  = newScript("accept", acceptBody)
 	ForceScript   = newScript("force", forceBody)
@@ -163,7 +155,7 @@ var (
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
 	// MembershipScripts are loaded where they are first used.
-	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, AmendScript, LowerScript, SettleScript, AcceptScript, ForceScript}
+	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, SettleScript, AcceptScript, ForceScript}
 )
 
 // calling finds the commands that a line of a script calls.

@@ -1,8 +1,8 @@
--- settle: begin a change of the cluster's list of nodes.
+-- settle: begin a change of the cluster's configuration.
 -- KEYS[1] redlock:node
--- ARGV    epoch, new epoch, gen (of the list), ballot
+-- ARGV    epoch, new epoch, gen, ballot
 -- returns 1 done
---         0 refused: the list is another, or an operator has as high a ballot
+--         0 refused: the configuration is another, or an operator has as high a ballot
 --        -1 abstained: the epoch is missing or another
 -- atomic because clients of the list before must find the new epoch together with the mark
 -- that refuses them. Clients of the list itself go on.

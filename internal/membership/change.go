@@ -12,7 +12,8 @@ import (
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
-// How a cluster's list of nodes changes, by one node at a time, while clients run.
+// How a cluster's configuration changes while clients run: its list of nodes, by one at a
+// time, its MaxTTL, and whether recovery is strict.
 //
 // Quorums of a list and of the next share a node; those of lists two apart need not. So a
 // change has four steps:
@@ -20,29 +21,38 @@ import (
 //   - settle.lua, on a quorum of the list (From): no node there votes any more for clients
 //     of the list before it. The ballot makes operators follow each other: a node that has
 //     a higher one refuses.
-//   - A pause of the longest lease: the locks of that earlier list are over then. Clients
-//     of the list itself go on.
-//   - accept.lua, on a quorum of the list, under the same epoch and ballot: the next list is
-//     decided. A proposal that settling found replaces the operator's own.
+//   - A pause of the longest lease, by From and by the generation before: the locks of that
+//     earlier list are over then. Clients of the list itself go on.
+//   - accept.lua, on a quorum of the list, under the same epoch and ballot: the next
+//     configuration is decided. A proposal that settling found replaces the operator's own.
 //   - force.lua, on nodes of both lists: they vote for both. The base brings the numbers
 //     that the earlier list's locks had, which need not be on any node of the next one's
 //     quorum.
 //
 // A round counts only while no node that forgot its answer can be back (window). An
-// operator may die at any point, and the next one finishes. Any client puts the list in
-// force on a node that is behind (View.catchUp).
+// operator may die at any point, and the next one finishes. Any client puts the configuration
+// in force on a node that is behind (View.catchUp).
+//
+// MaxTTL: a node that joins waits for the longest lease of the configuration in force, of the
+// one before, and of one proposed (Record.Longest). So a longer MaxTTL counts before any
+// node allows it, and a shorter one once a close, which proposes the same again, has replaced
+// the one before.
 
-// Change is one operator's attempt. It is a value: Next returns what becomes of it.
+// Change is one operator's attempt at one step. It is a value: Next returns what becomes of it.
 type Change struct {
-	Cluster      string
-	Gen          int      // of From
-	From, Wanted []string // in the records' order; Wanted may be From, to settle only
-	To           []string // Wanted, or what another operator proposed; nil: not known yet
-	Ballot       uint64   // 0: no round has begun
-	Marks        []string // by node of the client's list: the epoch of its settling
-	Largest      quorum.Token
-	Began, Asked clock.Instant // the rounds of settling and accepting; 0: not begun
-	Until        clock.Instant // the end of the pause; 0: not settled
+	Cluster string
+	Gen     int             // of From
+	From    Configuration   // in force
+	Before  []string        // the list before From's
+	Wanted  Configuration   // may be From: a close
+	To      Configuration   // Wanted, or what another operator proposed; no names: not known yet
+	Steps   []Configuration // to what the operator wants, this one first; none: it is in force, but maybe not everywhere
+	Ballot  uint64          // 0: no round has begun
+	Marks   []string        // by node of the client's list: the epoch of its settling
+	Largest quorum.Token
+	Began   clock.Instant // the round of settling; 0: not begun
+	Asked   clock.Instant // the round of accepting; 0: not begun
+	Until   clock.Instant // the end of the pause; 0: not settled
 }
 
 // Stage is how far a change is.
@@ -70,7 +80,7 @@ type Turn struct {
 	Until clock.Instant // of the pause
 	Done  int           // nodes that have done this step
 	Of    int           // as many are needed
-	List  []string      // that is in force, or going to be; nil: not known yet
+	To    Configuration // that is in force, or going to be; no names: not known yet
 	Err   error         // why it can't go on
 }
 
@@ -81,10 +91,10 @@ type Task struct {
 }
 
 // ErrContested is another operator's change at the same time.
-var ErrContested = errors.New("redlock: another operator changes the list of nodes")
+var ErrContested = errors.New("redlock: another operator changes the configuration")
 
-// Begun tells whether a list with what is wanted is in force already.
-func (c Change) Begun() bool { return slices.Equal(c.To, c.Wanted) }
+// Begun tells whether what is wanted is in force already.
+func (c Change) Begun() bool { return c.To.equal(c.Wanted) }
 
 // Next is what is to be done now. The nodes of both lists are among the client's.
 func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
@@ -94,9 +104,9 @@ func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
 	if err := c.overtaken(v); err != nil {
 		return c, Turn{Err: err}
 	}
-	if c.Began != 0 && c.Until == 0 && now >= c.Began.Add(v.window()) || c.Until != 0 && c.Until <= now && len(c.standing(v)) < quorum.Size(len(c.From)) ||
+	if c.Began != 0 && c.Until == 0 && now >= c.Began.Add(v.window()) || c.Until != 0 && c.Until <= now && len(c.standing(v)) < quorum.Size(len(c.From.Names)) ||
 		c.Asked != 0 && now >= c.Asked.Add(v.window()) {
-		c = Change{Cluster: c.Cluster, Gen: c.Gen, From: c.From, Wanted: c.Wanted} // nodes forgot, or did not answer: once more
+		c = Change{Cluster: c.Cluster, Gen: c.Gen, From: c.From, Before: c.Before, Wanted: c.Wanted, Steps: c.Steps} // nodes forgot, or did not answer: once more
 	}
 	if c.Ballot == 0 {
 		c.Began, c.Marks, c.Ballot = now, make([]string, len(v.Names)), 1
@@ -106,7 +116,7 @@ func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
 			}
 		}
 	}
-	standing, needed := c.standing(v), quorum.Size(len(c.From))
+	standing, needed := c.standing(v), quorum.Size(len(c.From.Names))
 	turn := Turn{Done: len(standing), Of: needed}
 	switch {
 	case c.Until == 0 && len(standing) < needed:
@@ -120,13 +130,13 @@ func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
 			c.Largest = max(c.Largest, o.Largest)
 			if o.Record.Proposed.Ballot > latest.Ballot {
 				latest = o.Record.Proposed
-				c.To = latest.Names
+				c.To = latest.Configuration
 			}
 		}
-		c.Until = now.Add(v.wait())
+		c.Until = now.Add(v.longest())
 	}
 	if now < c.Until {
-		return c, Turn{Stage: Pausing, List: c.To, Until: c.Until, Done: len(standing), Of: needed}
+		return c, Turn{Stage: Pausing, To: c.To, Until: c.Until, Done: len(standing), Of: needed}
 	}
 	if c.Asked == 0 {
 		c.Asked = now
@@ -138,7 +148,7 @@ func (c Change) Next(v View, now clock.Instant) (Change, Turn) {
 func (c Change) settle(v View) (do []Task) {
 	for i, o := range v.Nodes {
 		rec := o.Record
-		if !slices.Contains(c.From, v.Names[i]) || !o.ofCluster(c.Cluster) || !o.member() {
+		if !slices.Contains(c.From.Names, v.Names[i]) || !o.ofCluster(c.Cluster) || !o.member() {
 			continue
 		}
 		switch {
@@ -146,7 +156,7 @@ func (c Change) settle(v View) (do []Task) {
 			if in := v.inForce(c.Cluster); in.Gen == c.Gen {
 				do = append(do, Task{i, forceOf(rec.Epoch, in)})
 			}
-		case !slices.Equal(rec.Names, c.From):
+		case !rec.equal(c.From):
 		case rec.Ballot < c.Ballot:
 			do = append(do, Task{i, Plan{Action: DoSettle, Record: Record{Epoch: rec.Epoch, Cluster: c.Cluster, Gen: c.Gen, Ballot: c.Ballot}}})
 		}
@@ -167,8 +177,8 @@ func (c Change) overtaken(v View) error {
 // standing are the nodes that were settled by this ballot, and have not changed since.
 func (c Change) standing(v View) (out []int) {
 	for i, o := range v.Nodes {
-		if c.Ballot != 0 && slices.Contains(c.From, v.Names[i]) && o.ofCluster(c.Cluster) && o.member() && o.Counted &&
-			o.Record.Gen == c.Gen && o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot && slices.Equal(o.Record.Names, c.From) {
+		if c.Ballot != 0 && slices.Contains(c.From.Names, v.Names[i]) && o.ofCluster(c.Cluster) && o.member() && o.Counted &&
+			o.Record.Gen == c.Gen && o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot && o.Record.equal(c.From) {
 			out = append(out, i)
 		}
 	}
@@ -177,7 +187,7 @@ func (c Change) standing(v View) (out []int) {
 
 // accept is the third step, and the fourth where a quorum has done it.
 func (c Change) accept(v View, standing []int) Turn {
-	turn := Turn{Stage: Accepting, List: c.To, Of: quorum.Size(len(c.From))}
+	turn := Turn{Stage: Accepting, To: c.To, Of: quorum.Size(len(c.From.Names))}
 	for _, i := range standing {
 		if v.Nodes[i].Record.Proposed.Ballot == c.Ballot {
 			turn.Done++
@@ -188,7 +198,7 @@ func (c Change) accept(v View, standing []int) Turn {
 		}}})
 	}
 	if turn.Done >= turn.Of {
-		return c.force(v, Record{Cluster: c.Cluster, Gen: c.Gen + 1, Names: c.To, Before: c.From, Base: c.Largest})
+		return c.force(v, Record{Cluster: c.Cluster, Gen: c.Gen + 1, Configuration: c.To, Before: c.From.Names, BeforeMaxTTL: c.From.MaxTTL, Base: c.Largest})
 	}
 	return turn
 }
@@ -196,7 +206,7 @@ func (c Change) accept(v View, standing []int) Turn {
 // force is the fourth step, and done where quorums of both lists have it, and a node that is
 // new in the list is a member, if the client has it.
 func (c Change) force(v View, in Record) Turn {
-	turn := Turn{Stage: Forcing, List: in.Names}
+	turn := Turn{Stage: Forcing, To: in.Configuration}
 	has := func(name string) bool {
 		i := slices.Index(v.Names, name)
 		return i >= 0 && v.Nodes[i].ofCluster(c.Cluster) && v.Nodes[i].member() && v.Nodes[i].Record.Gen >= in.Gen
@@ -207,6 +217,9 @@ func (c Change) force(v View, in Record) Turn {
 		}
 	}
 	for _, list := range [][]string{in.Before, in.Names} {
+		if list == nil || len(without(list, v.Names)) > 0 { // the list before has a node that this client lacks
+			continue
+		}
 		done := 0
 		for _, name := range list {
 			if has(name) {
@@ -217,7 +230,7 @@ func (c Change) force(v View, in Record) Turn {
 			turn.Done, turn.Of = done, of
 		}
 	}
-	fresh := slices.ContainsFunc(in.Names, func(name string) bool {
+	fresh := in.Before != nil && slices.ContainsFunc(in.Names, func(name string) bool {
 		return slices.Contains(v.Names, name) && !slices.Contains(in.Before, name) && !has(name)
 	})
 	switch {
@@ -229,12 +242,14 @@ func (c Change) force(v View, in Record) Turn {
 	return turn
 }
 
-// forceOf puts the list of that record in force on a node that has this epoch.
+// forceOf puts the configuration of that record in force on a node that has this epoch.
 func forceOf(epoch string, in Record) Plan {
-	return Plan{Action: DoForce, Record: Record{Epoch: epoch, Cluster: in.Cluster, Gen: in.Gen, Names: in.Names, Before: in.Before, Base: in.Base}}
+	return Plan{Action: DoForce, Record: Record{
+		Epoch: epoch, Cluster: in.Cluster, Gen: in.Gen, Configuration: in.Configuration, Before: in.Before, BeforeMaxTTL: in.BeforeMaxTTL, Base: in.Base,
+	}}
 }
 
-// inForce is the cluster's record with the latest list, as a member shows it.
+// inForce is the cluster's record with the latest configuration, as a member shows it.
 func (v View) inForce(cluster string) (out Record) {
 	for _, o := range v.Nodes {
 		if o.ofCluster(cluster) && o.member() && (out.Names == nil || o.Record.Gen > out.Gen) {
@@ -247,62 +262,131 @@ func (v View) inForce(cluster string) (out Record) {
 // window is how long a round counts. A node that forgets in it is back after the shortest
 // MaxTTL at the earliest; the half leaves room for drift, and for what is under way.
 func (v View) window() time.Duration {
-	least := v.MaxTTL
+	least := v.longest()
 	for _, o := range v.Nodes {
-		if o.Recorded && o.Record.MaxTTL > 0 {
+		if o.Recorded {
 			least = min(least, o.Record.MaxTTL)
 		}
 	}
 	return least / 2
 }
 
-// Kind is what an operator wants of the list.
-type Kind uint8
+// Wanted is what an operator wants of the configuration. The zero value is a close: clients of
+// the list before are refused from then on.
+type Wanted struct {
+	Add, Remove []string      // nodes
+	MaxTTL      time.Duration // 0: as it is
+	Strict      *bool         // nil: as it is
+}
 
-// The kinds.
-const (
-	Adding Kind = iota
-	Shrinking
-	Closing // the list stays: clients of the one before are refused from then on
-)
+// steps are the configurations from the record's to what is wanted, one node at a time:
+// additions first, so that no list is smaller than it must be, and a close at the end, where a
+// longer MaxTTL or, if that is what is wanted, an earlier list still counts.
+func (w Wanted) steps(in Record) (out []Configuration) {
+	at, held, before := in.Configuration, in.MaxTTL, in.BeforeMaxTTL
+	if w.MaxTTL != 0 {
+		at.MaxTTL = time.Duration(clock.Milliseconds(w.MaxTTL)) * time.Millisecond
+	}
+	if w.Strict != nil {
+		at.Strict = *w.Strict
+	}
+	step := func(names []string) {
+		before, held = held, at.MaxTTL
+		at.Names = slices.Sorted(slices.Values(names))
+		out = append(out, at)
+	}
+	for _, name := range without(w.Add, in.Names) {
+		step(append(slices.Clone(at.Names), name))
+	}
+	for _, name := range w.Remove {
+		if slices.Contains(in.Names, name) {
+			step(without(at.Names, []string{name}))
+		}
+	}
+	if len(out) == 0 && !at.equal(in.Configuration) {
+		step(at.Names)
+	}
+	if out == nil && w.none() && !slices.Equal(in.Before, in.Names) && in.Gen > 0 || before > at.MaxTTL {
+		out = append(out, at)
+	}
+	return out
+}
 
-// NewChange is the change that an operator wants, by what the nodes show: of the client's
-// list with the node added or gone. It refuses what can't be, before anything is changed.
-func NewChange(v View, kind Kind, name string) (Change, error) {
-	in := v.inForce(v.carried(kind == Adding, name))
+// none tells whether it is a close.
+func (w Wanted) none() bool {
+	return len(w.Add)+len(w.Remove) == 0 && w.MaxTTL == 0 && w.Strict == nil
+}
+
+// NewChange is the next step to what an operator wants, by what the nodes show. It refuses
+// what can't be, before anything is changed.
+func NewChange(v View, w Wanted) (Change, error) {
+	in := v.inForce(v.carried(w.Add))
 	if in.Names == nil {
 		return Change{}, fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", fault.ErrNoQuorum)
 	}
-	c := Change{Cluster: in.Cluster, Gen: in.Gen, From: in.Names}
-	wanted := slices.DeleteFunc(slices.Clone(v.Sorted()), func(n string) bool { return kind == Shrinking && n == name })
-	rest := slices.DeleteFunc(slices.Clone(v.Sorted()), func(n string) bool { return kind == Adding && n == name })
-	c.Wanted = wanted
-	switch {
-	case kind != Closing && slices.Equal(in.Names, wanted) && in.Gen == 0:
-		return c, fmt.Errorf("%w: the cluster's list is %s already", fault.ErrInvalidNode, strings.Join(wanted, ", "))
-	case kind != Closing && slices.Equal(in.Names, wanted): // done already, but maybe not everywhere
-		c.Gen, c.From, c.To = in.Gen-1, in.Before, wanted
-		return c, nil
-	case !slices.Equal(in.Names, rest):
-		return c, fmt.Errorf("%w: the cluster's list is %s; this change begins with %s: give all of the cluster's nodes, by their names (WithNodeNames, or --node-names)",
-			fault.ErrMisconfigured, strings.Join(in.Names, ", "), strings.Join(rest, ", "))
-	case len(wanted) == 0:
-		return c, fmt.Errorf("%w: a cluster has one node at least", fault.ErrInvalidNode)
+	steps := w.steps(in)
+	c := Change{Cluster: in.Cluster, Gen: in.Gen, From: in.Configuration, Wanted: in.Configuration, Before: in.Before, Steps: steps}
+	if len(without(in.Names, v.Names)) > 0 {
+		return c, fmt.Errorf("%w: the cluster's list is %s: give all of them, by their names (WithNodeNames, or --node-names)", fault.ErrMisconfigured, strings.Join(in.Names, ", "))
 	}
-	answering := 0
-	for i, o := range v.Nodes {
-		if slices.Contains(wanted, v.Names[i]) && (o.ofCluster(c.Cluster) && o.member() || kind == Adding && v.Names[i] == name) {
-			answering++
+	if len(steps) == 0 {
+		c.To, c.Gen, c.From.Names = in.Configuration, in.Gen-1, in.Before
+		return c, nil
+	}
+	c.Wanted = steps[0]
+	for _, name := range without(w.Add, in.Names) {
+		if err := v.addable(slices.Index(v.Names, name), c.Cluster); err != nil {
+			return c, err
 		}
 	}
-	if q := quorum.Size(len(wanted)); answering < q {
-		return c, fmt.Errorf("%w: of the %d nodes of the next list %d are members, and %d are needed", fault.ErrNoQuorum, len(wanted), answering, q)
-	}
-	if kind == Adding {
-		return c, v.addable(slices.Index(v.Names, name), c.Cluster)
+	for _, next := range steps {
+		if len(next.Names) == 0 {
+			return c, fmt.Errorf("%w: a cluster has one node at least", fault.ErrInvalidNode)
+		}
+		answering := 0
+		for _, name := range next.Names {
+			if o := v.Nodes[slices.Index(v.Names, name)]; !slices.Contains(in.Names, name) || o.ofCluster(c.Cluster) && o.member() {
+				answering++
+			}
+		}
+		if q := quorum.Size(len(next.Names)); answering < q {
+			return c, fmt.Errorf("%w: of the %d nodes of the next list %d are members, and %d are needed", fault.ErrNoQuorum, len(next.Names), answering, q)
+		}
 	}
 	return c, nil
 }
+
+// Fresh are the nodes that are to be added.
+func (c Change) Fresh() []string {
+	var all []string
+	for _, next := range c.Steps {
+		all = append(all, next.Names...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(without(all, c.From.Names))))
+}
+
+// Foretold is a step that is to come.
+type Foretold struct {
+	Words string
+	Wait  time.Duration // at least
+}
+
+// Foretold are the steps.
+func (c Change) Foretold(v View) (out []Foretold) {
+	at, wait := c.From, v.longest()
+	for _, next := range c.Steps {
+		out = append(out, Foretold{at.changeTo(next), wait})
+		wait = max(at.MaxTTL, next.MaxTTL)
+		at = next
+	}
+	return out
+}
+
+// Reached tells whether the turn is the end of what the step wanted.
+func (c Change) Reached(t Turn) bool { return t.To.equal(c.Wanted) }
+
+// Words say what the step changes.
+func (c Change) Words() string { return c.From.changeTo(c.Wanted) }
 
 // addable is why node i can't be added; nil: it can.
 func (v View) addable(i int, cluster string) error {
@@ -322,11 +406,11 @@ func (v View) addable(i int, cluster string) error {
 	return nil
 }
 
-// carried is the id that a quorum of the nodes of its own latest list carry, or empty. The
-// node that is to be added has no say.
-func (v View) carried(adding bool, name string) string {
+// carried is the id that a quorum of the nodes of its own latest list carry, or empty. Nodes
+// that are to be added have no say.
+func (v View) carried(fresh []string) string {
 	for k, o := range v.Nodes {
-		if adding && v.Names[k] == name && len(v.Names) > 1 {
+		if slices.Contains(fresh, v.Names[k]) && len(v.Names) > len(fresh) {
 			continue
 		}
 		in, carriers := v.inForce(o.Record.Cluster), 0

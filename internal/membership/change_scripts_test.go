@@ -12,7 +12,8 @@ import (
 func TestTheScriptsOfAChangeRefuseWhatIsNotTheirs(t *testing.T) {
 	onBothKinds(t, func(t *testing.T, s *scripted) {
 		t.Helper()
-		ab, abc := "a\nb", "a\nb\nc"
+		ab, abc, next := "a\nb", "a\nb\nc", "90000\n1\na\nb\nc"
+		three := membership.Configuration{Names: []string{"a", "b", "c"}, MaxTTL: 90 * time.Second, Strict: true}
 		rec := recordOf("e1", "c1", s.read().Run, []string{"a", "b"}, time.Minute, 5)
 		s.install(rec)
 		for _, step := range []struct {
@@ -26,20 +27,20 @@ func TestTheScriptsOfAChangeRefuseWhatIsNotTheirs(t *testing.T) {
 			{"settle", "settle", []any{"e1", "e2", 0, 4}, 1, func(r *membership.Record) { r.Epoch, r.Settled, r.Ballot = "e2", true, 4 }},
 			{"settle with the same ballot", "settle", []any{"e2", "e3", 0, 4}, 0, nil},
 			{"settle with a higher one", "settle", []any{"e2", "e3", 0, 6}, 1, func(r *membership.Record) { r.Epoch, r.Ballot = "e3", 6 }},
-			{"accept under the earlier epoch", "accept", []any{"e2", 4, 9, abc}, -1, nil},
-			{"accept with the earlier ballot", "accept", []any{"e3", 4, 9, abc}, 0, nil},
-			{"accept", "accept", []any{"e3", 6, 9, abc}, 1, func(r *membership.Record) {
-				r.Base, r.Proposed = 9, membership.Proposed{Ballot: 6, Names: []string{"a", "b", "c"}}
+			{"accept under the earlier epoch", "accept", []any{"e2", 4, 9, next}, -1, nil},
+			{"accept with the earlier ballot", "accept", []any{"e3", 4, 9, next}, 0, nil},
+			{"accept", "accept", []any{"e3", 6, 9, next}, 1, func(r *membership.Record) {
+				r.Base, r.Proposed = 9, membership.Proposed{Ballot: 6, Configuration: three}
 			}},
-			{"accept again, with a smaller base", "accept", []any{"e3", 6, 7, abc}, 1, nil},
-			{"in force under another epoch", "force", []any{"e2", "e4", 1, abc, ab, 20}, -1, nil},
-			{"in force", "force", []any{"e3", "e4", 1, abc, ab, 20}, 1, func(r *membership.Record) {
-				r.Epoch, r.Gen, r.Names, r.Before, r.Base = "e4", 1, []string{"a", "b", "c"}, []string{"a", "b"}, 20
+			{"accept again, with a smaller base", "accept", []any{"e3", 6, 7, next}, 1, nil},
+			{"in force under another epoch", "force", []any{"e2", "e4", 1, abc, 90000, 1, ab, 60000, 20}, -1, nil},
+			{"in force", "force", []any{"e3", "e4", 1, abc, 90000, 1, ab, 60000, 20}, 1, func(r *membership.Record) {
+				r.Epoch, r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL, r.Base = "e4", 1, three, []string{"a", "b"}, time.Minute, 20
 				r.Settled, r.Ballot, r.Proposed = false, 0, membership.Proposed{}
 			}},
-			{"the same again", "force", []any{"e4", "e5", 1, ab, ab, 30}, 0, nil},
-			{"two lists on, with a smaller base", "force", []any{"e4", "e5", 3, ab, abc, 7}, 1, func(r *membership.Record) {
-				r.Epoch, r.Gen, r.Names, r.Before = "e5", 3, []string{"a", "b"}, []string{"a", "b", "c"}
+			{"the same again", "force", []any{"e4", "e5", 1, ab, 60000, "", ab, 60000, 30}, 0, nil},
+			{"two on, with a smaller base", "force", []any{"e4", "e5", 3, ab, 1000, "", abc, 90000, 7}, 1, func(r *membership.Record) {
+				r.Epoch, r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL = "e5", 3, membership.Configuration{Names: []string{"a", "b"}, MaxTTL: time.Second}, three.Names, three.MaxTTL
 			}},
 		} {
 			if got := s.run(step.script, step.args...); got != step.want {
@@ -58,7 +59,7 @@ func TestTheScriptsOfAChangeRefuseWhatIsNotTheirs(t *testing.T) {
 			}
 		}
 		settled := rec
-		settled.Settled, settled.Ballot, settled.Proposed = true, 7, membership.Proposed{Ballot: 3, Names: []string{"b"}}
+		settled.Settled, settled.Ballot, settled.Proposed = true, 7, membership.Proposed{Ballot: 3, Configuration: three}
 		s.install(settled)
 		got, ok := s.record()
 		if !ok || got.Base != 20 || !reflect.DeepEqual(got, settled) {

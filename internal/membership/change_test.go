@@ -12,7 +12,9 @@ import (
 // listed is a member's record of that generation.
 func listed(gen int, names, before []string) membership.Record {
 	r := recordOf("e", "c1", "r", names, maxTTL, 7)
-	r.Gen, r.Before = gen, before
+	if r.Gen, r.Before = gen, before; before != nil {
+		r.BeforeMaxTTL = maxTTL
+	}
 	return r
 }
 
@@ -59,6 +61,7 @@ func four(now clock.Instant) *view {
 	v := newView(4, now)
 	for i := range v.nodes {
 		rec := listed(2, nodeNames[:4], nodeNames[:])
+		rec.Strict, rec.BeforeMaxTTL = true, maxTTL/2
 		v.nodes[i] = observed(now, "r", &rec, 50, membership.Notice{})
 	}
 	return v
@@ -76,8 +79,8 @@ func TestAMemberThatIsBehindIsBroughtUpToDate(t *testing.T) {
 	for _, i := range []int{2, 3} {
 		p := v.next(i, start)
 		wantPlan(t, p, membership.DoForce, "")
-		if r := p.Record; r.Gen != 2 || r.Base != 7 || !slices.Equal(r.Names, nodeNames[:4]) || !slices.Equal(r.Before, nodeNames[:]) {
-			t.Errorf("node %d: got %+v; want the latest list, and its base", i, r)
+		if r := p.Record; r.Gen != 2 || r.Base != 7 || !slices.Equal(r.Names, nodeNames[:4]) || !slices.Equal(r.Before, nodeNames[:]) || !r.Strict || r.MaxTTL != maxTTL || r.BeforeMaxTTL != maxTTL/2 {
+			t.Errorf("node %d: got %+v; want the latest configuration, and its base", i, r)
 		}
 	}
 	wantPlan(t, v.next(0, start), membership.DoNothing, "")
@@ -92,12 +95,12 @@ func TestAJoinerCountsByEachListThatHasIt(t *testing.T) {
 	v = four(over)
 	v.blank(1, over)
 	rec := v.nodes[0].Record
-	rec.Settled, rec.Ballot, rec.Proposed = true, 3, membership.Proposed{Ballot: 2, Names: nodeNames[:3]}
+	rec.Settled, rec.Ballot, rec.Proposed = true, 3, membership.Proposed{Ballot: 2, Configuration: listed(0, nodeNames[:3], nil).Configuration}
 	v.nodes[0] = observed(over, "r", &rec, 60, membership.Notice{})
 	p := v.next(1, over)
 	wantPlan(t, p, membership.DoInstall, "")
-	if r := p.Record; r.Gen != 2 || !r.Settled || r.Ballot != 3 || r.Proposed.Ballot != 2 || r.Base != 60 || !slices.Equal(r.Before, nodeNames[:]) {
-		t.Errorf("got %+v; want all that is known of the lists", r)
+	if r := p.Record; r.Gen != 2 || !r.Settled || r.Ballot != 3 || r.Proposed.Ballot != 2 || r.Base != 60 || !slices.Equal(r.Before, nodeNames[:]) || !r.Strict || r.BeforeMaxTTL != maxTTL/2 {
+		t.Errorf("got %+v; want all that is known of the configurations", r)
 	}
 	wantPlan(t, v.admit(1, start+1), membership.DoWait, "") // a change counts on the wait
 }
@@ -110,7 +113,7 @@ func TestANodeThatTheListDoesNotHaveIsNotTakenIn(t *testing.T) {
 		v.nodes[i] = observed(over, "r", &rec, 50, membership.Notice{})
 	}
 	v.blank(3, over)
-	if p := v.next(3, over); p.Action != membership.DoNothing || !p.Misfit || !strings.Contains(p.Cause, "nodes add") {
+	if p := v.next(3, over); p.Action != membership.DoNothing || !p.Misfit || !strings.Contains(p.Cause, "nodes change --add") {
 		t.Errorf("got %+v; want it left out, and what takes it in", p)
 	}
 }

@@ -4,12 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// Plans returns the change that an operator wants (NewChange), by a look at all nodes.
-func (t *Tracker) Plans(ctx context.Context, kind Kind, name string) (Change, error) {
+// Plans returns the next step to what an operator wants (NewChange), by a look at all nodes.
+func (t *Tracker) Plans(ctx context.Context, w Wanted) (Change, error) {
 	t.LookAtAll(ctx, false)
-	return NewChange(t.View(), kind, name)
+	c, err := NewChange(t.View(), w)
+	switch {
+	case err != nil:
+	case len(c.Steps) == 0:
+		t.follow(c.To.Names)
+	case len(c.Wanted.Names) > len(c.From.Names): // its wait begins now
+		t.follow(c.Wanted.Names)
+	default:
+		t.follow(c.From.Names)
+	}
+	return c, err
+}
+
+// follow has this client go by the list in force, or about to be, which its nodes include: so
+// it takes in a node that is added, while another is still to be. What voted by another list is verified.
+func (t *Tracker) follow(list []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if slices.Equal(t.config.sorted, list) {
+		return
+	}
+	t.config.sorted = list
+	for i := range t.stale {
+		t.stale[i].Store(true)
+	}
 }
 
 // Change does of the change what can be done now, and returns what there is to wait for.
@@ -24,6 +49,9 @@ func (t *Tracker) Change(ctx context.Context, c *Change, fresh func() string) (T
 		t.LookAtAll(ctx, true)
 		next, turn := c.Next(t.View(), t.clock.Now())
 		*c = next
+		if turn.Stage >= Joined {
+			t.follow(turn.To.Names)
+		}
 		var faults []error
 		did := false
 		for _, task := range turn.Do {
@@ -35,7 +63,7 @@ func (t *Tracker) Change(ctx context.Context, c *Change, fresh func() string) (T
 			case err == nil:
 				did = true
 			case !errors.Is(err, ErrRefused): // a matter of order: the next look tells
-				faults = append(faults, fmt.Errorf("%s: %w", t.config.Names[task.Node], err))
+				faults = append(faults, fmt.Errorf("%s: %w", t.View().Names[task.Node], err))
 			}
 		}
 		if !did || ctx.Err() != nil {

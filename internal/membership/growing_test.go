@@ -1,6 +1,7 @@
 package membership_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 	"github.com/quorumkit/redlock/redlocktest"
 )
 
-// The list of nodes changes while clients run, on nodes in virtual time.
+// The configuration changes while clients run, on nodes in virtual time.
 
 // yard is a cluster, and servers that may be added to it.
 type yard struct {
@@ -57,6 +58,22 @@ func (y *yard) locker(t *testing.T, which ...int) *redlock.Locker {
 	return locktest.LockerWith(t, clients, redlock.WithNodeNames(names...))
 }
 
+// change goes from a list to the next, by one operator who has the nodes of both.
+func (y *yard) change(t *testing.T, from, to []int) {
+	t.Helper()
+	var w redlock.Wanted
+	both := slices.Clone(from)
+	for i, name := range y.names {
+		switch was, is := slices.Contains(from, i), slices.Contains(to, i); {
+		case is && !was:
+			w.Add, both = append(w.Add, name), append(both, i)
+		case was && !is:
+			w.Remove = append(w.Remove, name)
+		}
+	}
+	testkit.Must(t, y.locker(t, both...).Cluster().Change(t.Context(), w, redlock.ChangeOptions{EndStragglers: true}))
+}
+
 // changeScript names the script of a change, or of a join, that a command runs, or is empty.
 func changeScript(args []string) string {
 	for _, s := range []*lua.Script{lua.SettleScript, lua.AcceptScript, lua.ForceScript, lua.InstallScript, lua.NoticeScript} {
@@ -88,10 +105,18 @@ func wantHeld(t *testing.T, when string, locks []*redlock.Lock) {
 
 func TestAnOperatorWhoDiesAtAnyCommandIsFollowedByTheNext(t *testing.T) {
 	for _, effect := range []bool{true, false} {
-		for _, verb := range []string{"add", "shrink"} {
-			t.Run(fmt.Sprintf("%s, the command arrives %t", verb, effect), func(t *testing.T) {
-				for k, last := int64(1), false; !last; k += testkit.Every[int64](5, 1, 1) {
-					synctest.Test(t, func(t *testing.T) { last = dieAt(t, verb, k, effect) })
+		strict := true
+		for what, w := range map[string]redlock.Wanted{
+			"add, and raise": {Add: []string{"node-2"}, MaxTTL: redlock.DefaultMaxTTL + time.Second, Strict: &strict}, "remove": {Remove: []string{"node-2"}},
+			"lower": {MaxTTL: redlock.DefaultMaxTTL / 2},
+		} {
+			every := testkit.Every[int64](5, 1, 1)
+			if what == "lower" { // two steps
+				every = testkit.Every[int64](9, 3, 1)
+			}
+			t.Run(fmt.Sprintf("%s, the command arrives %t", what, effect), func(t *testing.T) {
+				for k, last := int64(1), false; !last; k += every {
+					synctest.Test(t, func(t *testing.T) { last = dieAt(t, w, k, effect) })
 				}
 			})
 		}
@@ -100,20 +125,13 @@ func TestAnOperatorWhoDiesAtAnyCommandIsFollowedByTheNext(t *testing.T) {
 
 // dieAt has an operator die at its k-th command that changes a node, and the next one
 // finish. It returns whether there was none.
-func dieAt(t *testing.T, verb string, k int64, effect bool) (last bool) {
+func dieAt(t *testing.T, w redlock.Wanted, k int64, effect bool) (last bool) {
 	t.Helper()
-	y := newYard(t, 2, 1)
-	longer, shorter := []int{0, 1, 2}, []int{0, 1}
-	holders, next := shorter, longer
+	y := newYard(t, 3-len(w.Add), len(w.Add))
+	all := []int{0, 1, 2}
+	holders, next := all[:3-len(w.Add)], all[:3-len(w.Remove)]
 	do := func(ctx context.Context, l *redlock.Locker) error {
-		return l.Cluster().Add(ctx, "node-2", redlock.ChangeOptions{})
-	}
-	if verb == "shrink" {
-		y = newYard(t, 3, 0)
-		holders, next = longer, shorter
-		do = func(ctx context.Context, l *redlock.Locker) error {
-			return l.Cluster().Shrink(ctx, "node-2", redlock.ChangeOptions{})
-		}
+		return l.Cluster().Change(ctx, w, redlock.ChangeOptions{})
 	}
 	old := y.locker(t, holders...)
 	locks := heldBy(t, old, 5)
@@ -135,25 +153,33 @@ func dieAt(t *testing.T, verb string, k int64, effect bool) (last bool) {
 			return redlocktest.ReplyError("ERR the operator died")
 		})
 	}
-	operator := y.locker(t, longer...)
+	operator := y.locker(t, all...)
 	err := do(ctx, operator)
 	last = err == nil
 	if last && k == 1 || err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("command %d of %d: got %v", k, count.Load(), err)
 	}
-	_ = operator.Close()
-	time.Sleep(redlock.DefaultMaxTTL / 2)
 	if !last {
-		testkit.Must(t, do(t.Context(), y.locker(t, longer...)))
+		_ = operator.Close()
+		time.Sleep(redlock.DefaultMaxTTL / 2)
+		operator = y.locker(t, all...)
+		testkit.Must(t, do(t.Context(), operator))
 	}
 	wantHeld(t, fmt.Sprintf("command %d", k), locks)
 	fresh := y.locker(t, next...)
-	after := locktest.MustAcquire(t, fresh, "order")
-	if after.Token() <= before.Token() {
-		t.Errorf("command %d: got token %d after %d", k, after.Token(), before.Token())
+	for who, l := range map[string]*redlock.Locker{"a client of the new list": fresh, "the operator": operator} {
+		after := locktest.MustAcquire(t, l, "order")
+		if after.Token() <= before.Token() {
+			t.Errorf("command %d, %s: got token %d after %d", k, who, after.Token(), before.Token())
+		}
+		testkit.Must(t, after.Release(t.Context()))
 	}
-	if s := locktest.Status(t, fresh); s.Generation != 1 || s.Votes() != len(next) {
-		t.Errorf("command %d: got generation %d and %d votes; want 1 and %d", k, s.Generation, s.Votes(), len(next))
+	most, steps := cmp.Or(w.MaxTTL, redlock.DefaultMaxTTL), 1
+	if most < redlock.DefaultMaxTTL {
+		steps = 2
+	}
+	if s := locktest.Status(t, fresh); s.Generation != steps || s.Votes() != len(next) || s.MaxTTL != most || s.Strict != (w.Strict != nil) || s.Pending != "" {
+		t.Errorf("command %d: got %+v; want %d steps, %d votes, and MaxTTL %v", k, s, steps, len(next), most)
 	}
 	if _, err := fresh.TryAcquire(t.Context(), "held/3"); !errors.Is(err, redlock.ErrNotAcquired) {
 		t.Errorf("command %d: a held lock, by a client of the new list: got %v; want it taken", k, err)
@@ -171,14 +197,7 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 			next := lists[g+1]
 			l := y.locker(t, list...)
 			locks := heldBy(t, l, 20)
-			var err error
-			if len(next) > len(list) {
-				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{EndStragglers: true})
-			} else {
-				gone := slices.IndexFunc(list, func(i int) bool { return !slices.Contains(next, i) })
-				err = l.Cluster().Shrink(t.Context(), y.names[list[gone]], redlock.ChangeOptions{EndStragglers: true})
-			}
-			testkit.Must(t, err)
+			y.change(t, list, next)
 			wantHeld(t, fmt.Sprintf("%v to %v", list, next), locks)
 			for _, client := range []*redlock.Locker{l, y.locker(t, next...)} {
 				lock := locktest.MustAcquire(t, client, "order")
@@ -216,7 +235,8 @@ func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *test
 		synctest.Test(t, func(t *testing.T) {
 			few := min(len(c.leads), len(c.observes))
 			y := newYard(t, few, 1)
-			testkit.Must(t, y.locker(t, []int{0, 1, 2, 3}[:few+1]...).Cluster().Add(t.Context(), y.names[few], redlock.ChangeOptions{}))
+			all := []int{0, 1, 2, 3}[:few+1]
+			y.change(t, all[:few], all)
 			lock := locktest.MustAcquire(t, y.locker(t, c.leads...), "jobs", redlock.WithFixedLease(), redlock.WithRevocation())
 			time.Sleep(time.Second) // it is on all its nodes
 			y.nodes[c.without].Miniredis().Del("jobs")
@@ -238,29 +258,53 @@ func TestAnObserverWithAnotherListThanTheLeaderDoesNotSayThatNobodyLeads(t *test
 	}
 }
 
-// Both renew the epochs of the records. The lowering that waits stops, and says why; the change
-// settles once more.
-func TestMaxTTLIsLoweredBesideAChangeOfTheList(t *testing.T) {
+// What is wanted at once comes one node at a time, MaxTTL and strict with the first, and a close
+// last; each step is foretold.
+func TestOneCallChangesNodesMaxTTLAndStrictStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, 3, 1)
-		more := locktest.LockerWith(t, y.clients[:3], redlock.WithNodeNames(y.names[:3]...), redlock.WithMaxTTL(longMax))
-		locktest.Warm(t, more)
-		testkit.Must(t, more.Close())
-		time.Sleep(time.Second)
-		old, next := y.locker(t, 0, 1, 2).Cluster(), y.locker(t, 0, 1, 2, 3).Cluster()
-		began, added := time.Now(), make(chan error)
-		time.AfterFunc(time.Second, func() { added <- next.Add(t.Context(), "node-3", redlock.ChangeOptions{}) })
-		err := old.LowerMaxTTL(t.Context(), redlock.DefaultMaxTTL)
-		locktest.WantText(t, "the lowering", locktest.ErrorText(err), "the list of nodes changes", "run this again")
-		testkit.Must(t, old.LowerMaxTTLNow(t.Context(), redlock.DefaultMaxTTL))
-		testkit.Must(t, <-added)
-		if took := time.Since(began); took < longMax {
-			t.Errorf("both took %v; want the pause of the change that had begun, %v, at least", took, longMax)
+		old := y.locker(t, 0, 1, 2)
+		locks, strict := heldBy(t, old, 5), true
+		w, told := redlock.Wanted{Add: []string{"node-3"}, MaxTTL: 20 * time.Second, Strict: &strict}, []string(nil)
+		change := func(dry bool) error {
+			told = nil
+			return y.locker(t, 0, 1, 2, 3).Cluster().Change(t.Context(), w, redlock.ChangeOptions{DryRun: dry, Progress: func(p redlock.ChangeProgress) {
+				now := fmt.Sprintf("%d/%d %s %d nodes", p.Step, p.Steps, p.Words, len(p.List))
+				if dry {
+					now += fmt.Sprint(", ", p.Left)
+				}
+				if p.Of > 0 != dry && !slices.Contains(told, now) && p.List != nil {
+					told = append(told, now)
+				}
+			}})
 		}
-		for i, n := range y.nodes {
-			if got := n.Miniredis().HGet(lua.NodeKey, "maxttl") + n.Miniredis().HGet(lua.NodeKey, "maxttl_was"); got != "30000" {
-				t.Errorf("node %d: got MaxTTL %q; want 30000", i, got)
+		want := func(when string, generation int, steps ...string) {
+			t.Helper()
+			if s := locktest.Status(t, y.locker(t, 0, 1, 2, 3)); !slices.Equal(told, steps) || s.Generation != generation || s.Pending != "" {
+				t.Errorf("%s: got the steps %q, %+v; want %q, generation %d", when, told, s, steps, generation)
 			}
+			wantHeld(t, when, locks)
+			time.Sleep(time.Second) // what Status tried on the empty node is gone
+		}
+		add, shut := "add node-3, MaxTTL 20s, strict recovery on 4 nodes", "close 4 nodes"
+		testkit.Must(t, change(true))
+		want("a dry run", 0, "1/2 "+add+", 30s", "2/2 "+shut+", 30s")
+		began := time.Now()
+		err := change(false)
+		if took := time.Since(began); took > redlock.DefaultMaxTTL+20*time.Second {
+			t.Errorf("the first step took %v; want MaxTTL and what stragglers are waited for: the new node waits meanwhile", took)
+		}
+		locktest.WantError(t, "while clients have the list before", err, redlock.ErrStragglers)
+		locktest.WantText(t, "while clients have the list before", locktest.ErrorText(err), "step 2 of 2 (close) is not done")
+		want("one step", 1, "1/2 "+add)
+		testkit.Must(t, old.Close())
+		locks = nil
+		time.Sleep(2 * time.Minute)
+		testkit.Must(t, change(false))
+		want("the other", 2, "1/1 "+shut)
+		testkit.Must(t, change(false))
+		if s := locktest.Status(t, y.locker(t, 0, 1, 2, 3)); s.MaxTTL != w.MaxTTL || !s.Strict || s.Votes() != 4 || s.Generation != 2 {
+			t.Errorf("got %+v; want all in force", s)
 		}
 	})
 }
@@ -292,7 +336,7 @@ func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 		use(idle)
 		fresh := y.locker(t, 0, 1, 2)
 		seen("before", holder)
-		testkit.Must(t, fresh.Cluster().Add(t.Context(), "node-2", redlock.ChangeOptions{}))
+		y.change(t, []int{0, 1}, []int{0, 1, 2})
 		use(short)
 		use(idle)
 		use(fresh)
@@ -308,68 +352,72 @@ func TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour(t *testing.T) {
 		seen("idle", holder, "holder", "idle", "short")
 		time.Sleep(2 * time.Minute)
 		seen("an hour", fresh, "holder", "short")
-		testkit.Must(t, fresh.Cluster().Settle(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
-		seen("settled", fresh)
+		y.change(t, []int{0, 1, 2}, []int{0, 1, 2})
+		seen("closed", fresh)
 	})
 }
 
-func TestBadChangesOfTheListAreRefusedByName(t *testing.T) {
+func TestBadChangesAreRefusedByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y, other := newYard(t, 3, 1), newYard(t, 1, 0)
-		add := func(l *redlock.Locker, name string) error {
-			return l.Cluster().Add(t.Context(), name, redlock.ChangeOptions{})
-		}
-		shrink := func(l *redlock.Locker, name string) error {
-			return l.Cluster().Shrink(t.Context(), name, redlock.ChangeOptions{})
-		}
-		all := y.locker(t, 0, 1, 2, 3)
-		want := func(what string, got, err error, words string) {
+		all, three := y.locker(t, 0, 1, 2, 3), y.locker(t, 0, 1, 2)
+		want := func(what string, l *redlock.Locker, w redlock.Wanted, err error, words string) {
 			t.Helper()
-			if !errors.Is(got, err) || !strings.Contains(got.Error(), words) {
+			if got := l.Cluster().Change(t.Context(), w, redlock.ChangeOptions{}); !errors.Is(got, err) || !strings.Contains(got.Error(), words) {
 				t.Errorf("%s: got %v; want %v with %q", what, got, err, words)
 			}
 			if s := locktest.Status(t, y.locker(t, 0, 1, 2)); s.Generation != 0 || s.Pending != "" {
 				t.Errorf("%s: got %+v; want nothing changed", what, s)
 			}
 		}
-		want("a name that is no node", add(all, "x"), redlock.ErrInvalidNode, "no such node")
-		want("a name that is there", add(y.locker(t, 0, 1, 2), "node-2"), redlock.ErrInvalidNode, "already")
-		want("another list", shrink(all, "node-2"), redlock.ErrMisconfigured, "the cluster's list is")
+		add := redlock.Wanted{Add: []string{"node-3"}}
+		want("a name that is no node", three, add, redlock.ErrInvalidNode, "no node node-3")
+		want("one twice", all, redlock.Wanted{Add: []string{"node-3"}, Remove: []string{"node-3"}}, redlock.ErrInvalidNode, "twice")
+		want("all nodes", three, redlock.Wanted{Remove: y.names[:3]}, redlock.ErrInvalidNode, "one node at least")
+		want("not all nodes of the list", y.locker(t, 0, 1), redlock.Wanted{MaxTTL: time.Minute}, redlock.ErrMisconfigured, "the cluster's list is")
+		for _, out := range []time.Duration{-time.Second, 9 * time.Millisecond, 25 * time.Hour} {
+			want(out.String(), three, redlock.Wanted{MaxTTL: out}, redlock.ErrInvalidTTL, "10ms to 24h")
+		}
 		foreign := locktest.LockerWith(t, []redis.UniversalClient{y.clients[0], y.clients[1], y.clients[2], other.clients[0]},
 			redlock.WithNodeNames("node-0", "node-1", "node-2", "node-3"))
-		want("another cluster's node", add(foreign, "node-3"), redlock.ErrMisconfigured, "another cluster")
+		want("another cluster's node", foreign, add, redlock.ErrMisconfigured, "another cluster")
 		testkit.Must(t, y.nodes[3].Miniredis().Set("somebody's", "data"))
-		want("a node with data", add(all, "node-3"), redlock.ErrMisconfigured, "has data")
+		want("a node with data", all, add, redlock.ErrMisconfigured, "has data")
 		y.nodes[3].FlushAll()
 		y.nodes[3].Stop()
-		want("a dead node", add(all, "node-3"), redlock.ErrNoQuorum, "does not answer")
+		want("a dead node", all, add, redlock.ErrNoQuorum, "does not answer")
 		y.nodes[1].Stop()
-		want("below what answers", shrink(y.locker(t, 0, 1, 2), "node-0"), redlock.ErrNoQuorum, "are needed")
+		want("below what answers", three, redlock.Wanted{Remove: []string{"node-0"}}, redlock.ErrNoQuorum, "are needed")
 	})
 }
 
 func TestOfTwoOperatorsAtOnceOneFinishes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 3, 1)
-		locks := heldBy(t, y.locker(t, 0, 1, 2), 5)
-		results, overtaken := make(chan error, 2), false
-		go func() {
-			told := func(p redlock.ChangeProgress) { overtaken = overtaken || p.Of == 0 }
-			results <- y.locker(t, 0, 1, 2, 3).Cluster().Add(t.Context(), "node-3", redlock.ChangeOptions{Progress: told})
-		}()
-		time.Sleep(time.Second)
-		go func() {
-			results <- y.locker(t, 0, 1, 2).Cluster().Shrink(t.Context(), "node-2", redlock.ChangeOptions{})
-		}()
-		first, second := <-results, <-results
-		if !errors.Is(first, redlock.ErrContested) || second != nil || overtaken {
-			t.Errorf("got %v and %v, and progress without nodes %t; want that the first was overtaken, and nothing", first, second, overtaken)
-		}
-		wantHeld(t, "after both", locks)
-		if s := locktest.Status(t, y.locker(t, 0, 1)); s.Generation != 1 || s.Votes() != 2 {
-			t.Errorf("got %+v; want the list of the second", s)
-		}
-	})
+	for _, w := range [][2]redlock.Wanted{
+		{{Add: []string{"node-3"}}, {Remove: []string{"node-2"}}}, {{MaxTTL: longMax}, {MaxTTL: time.Minute}}, {{MaxTTL: longMax}, {MaxTTL: 20 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			y := newYard(t, 3, 1)
+			locks := heldBy(t, y.locker(t, 0, 1, 2), 5)
+			results, overtaken := make(chan error, 2), false
+			go func() {
+				told := func(p redlock.ChangeProgress) { overtaken = overtaken || p.Of == 0 }
+				results <- y.locker(t, 0, 1, 2, 3).Cluster().Change(t.Context(), w[0], redlock.ChangeOptions{Progress: told})
+			}()
+			time.Sleep(time.Second)
+			go func() {
+				results <- y.locker(t, 0, 1, 2).Cluster().Change(t.Context(), w[1], redlock.ChangeOptions{})
+			}()
+			first, second := <-results, <-results
+			if !errors.Is(first, redlock.ErrContested) || second != nil || overtaken {
+				t.Errorf("%+v: got %v and %v, and progress without nodes %t; want that the first was overtaken, and nothing", w, first, second, overtaken)
+			}
+			wantHeld(t, "after both", locks)
+			left := 3 - len(w[1].Remove)
+			if s := locktest.Status(t, y.locker(t, []int{0, 1, 2}[:left]...)); s.Votes() != left || s.MaxTTL != cmp.Or(w[1].MaxTTL, redlock.DefaultMaxTTL) {
+				t.Errorf("%+v: got %+v; want the configuration of the second", w, s)
+			}
+		})
+	}
 }
 
 // line is waiters for one name, as they are served.
@@ -419,13 +467,7 @@ func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) 
 			for range 3 {
 				k.queue(t, y.locker(t, list...))
 			}
-			var err error
-			if len(next) > len(list) {
-				err = y.locker(t, next...).Cluster().Add(t.Context(), y.names[next[len(next)-1]], redlock.ChangeOptions{EndStragglers: true})
-			} else {
-				err = l.Cluster().Shrink(t.Context(), y.names[0], redlock.ChangeOptions{EndStragglers: true})
-			}
-			testkit.Must(t, err)
+			y.change(t, list, next)
 			for range 3 { // behind them, by the next list
 				k.queue(t, y.locker(t, next...))
 			}

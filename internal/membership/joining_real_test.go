@@ -117,7 +117,7 @@ func TestANodeThatCanNotBeTakenInSaysWhy(t *testing.T) {
 	testkit.Must(t, l.Cluster().Join(ctx))
 }
 
-func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
+func TestAChangeThatFullNodesHoldUpSaysSo(t *testing.T) {
 	t.Parallel()
 	servers := testserver.Need(t, 3, redisserver.Config{})
 	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
@@ -125,8 +125,11 @@ func TestMaxTTLThatCanNotBeRaisedSaysWhy(t *testing.T) {
 	for _, s := range servers[:2] {
 		full(t, s)
 	}
-	more := locktest.OpenWithout(t, servers, nil, redlock.WithMaxTTL(2*locktest.ShortMax), redlock.WithTTL(locktest.ShortMax))
-	wantReason(t, more, 0, "MaxTTL", "OOM")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := l.Cluster().Change(ctx, redlock.Wanted{MaxTTL: 2 * locktest.ShortMax}, redlock.ChangeOptions{})
+	locktest.WantError(t, "Change", err, context.DeadlineExceeded)
+	locktest.WantText(t, "Change", locktest.ErrorText(err), "settling (1 of 2)", servers[0].Addr(), servers[1].Addr(), "OOM", "run it again")
 }
 
 func TestARightThatIsMissingToTakeANodeInEndsTheWaitForIt(t *testing.T) {

@@ -21,7 +21,7 @@ func (c Config) accepts(r Record) bool {
 }
 
 // ErrNextList is with the reason of a node that votes for clients of another list, from which a
-// change leads to ours, or back: Cluster.Add or Shrink, by a client with the longer one.
+// change leads to ours, or back: Cluster.Change, by a client with the longer one.
 var ErrNextList = errors.New("a change of the list leads to this client's")
 
 // nextTo reports whether the node's list differs from ours by one node, which one of them lacks.
@@ -30,8 +30,8 @@ func (c Config) nextTo(o Observation) bool {
 	return o.Recorded && !o.Refused && len(without(r.Names, c.sorted))+len(without(c.sorted, r.Names)) == 1
 }
 
-// latest is the target cluster's record with the latest list, as an answering node shows
-// it. That list was decided, no matter what has become of the node.
+// latest is the target cluster's record with the latest configuration, as an answering node
+// shows it. That was decided, no matter what has become of the node.
 func (v View) latest() (out Record) {
 	for _, o := range v.Nodes {
 		if o.ofCluster(v.target) && (out.Names == nil || o.Record.Gen > out.Gen || o.Record.Gen == out.Gen && o.Record.Settled) {
@@ -46,7 +46,7 @@ func (o Observation) ofCluster(id string) bool {
 	return id != "" && o.Answered && o.Recorded && o.Record.Cluster == id
 }
 
-// Newest is the cluster's record with the latest list; its Names are nil if there is none.
+// Newest is the cluster's record with the latest configuration; its Names are nil if there is none.
 func (v View) Newest() Record { return v.newest }
 
 // behind tells whether the record is of an earlier list, that is not ours.
@@ -59,7 +59,7 @@ func (v View) atNewest(o Observation) bool {
 	return o.ofCluster(v.target) && o.Record.Gen == v.newest.Gen
 }
 
-// catchUp brings a member's list up to date, from another member.
+// catchUp brings a member's configuration up to date, from another member.
 func (v View) catchUp(i int) Plan {
 	rec := v.Nodes[i].Record
 	if in := v.inForce(rec.Cluster); in.Gen == v.newest.Gen && in.Gen > rec.Gen {
@@ -76,7 +76,7 @@ func (v View) lacks(in Record, i int) string {
 	if in.Names == nil || slices.Contains(in.Names, v.Names[i]) {
 		return ""
 	}
-	return fmt.Sprintf("the cluster's list of generation %d (%s) does not have it: Cluster.Add (redlock nodes add) puts it there",
+	return fmt.Sprintf("the cluster's list of generation %d (%s) does not have it: Cluster.Change (redlock nodes change --add) puts it there",
 		in.Gen, strings.Join(in.Names, ", "))
 }
 
@@ -90,7 +90,7 @@ func (v View) elsewhere() Record {
 				carriers++
 			}
 		}
-		if v.newest.Names == nil && carriers >= quorum.Size(len(v.Names)) {
+		if v.newest.Names == nil && carriers >= quorum.Size(len(v.sorted)) {
 			return o.Record
 		}
 	}
@@ -157,12 +157,12 @@ func (t *Tracker) ListsOn(i int) [][]int {
 // changing tells whether a change of the latest list has begun.
 func (v View) changing() bool { return v.newest.Settled }
 
-// withList is a joiner's record with all that is known of the lists.
+// withList is a joiner's record with all that is known of the configurations.
 func (v View) withList(r Record) Record {
 	if v.newest.Names == nil {
 		return r
 	}
-	r.Gen, r.Names, r.Before = v.newest.Gen, v.newest.Names, v.newest.Before
+	r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL = v.newest.Gen, v.newest.Configuration, v.newest.Before, v.newest.BeforeMaxTTL
 	for _, o := range v.Nodes {
 		if v.atNewest(o) {
 			r.Settled, r.Ballot = r.Settled || o.Record.Settled, max(r.Ballot, o.Record.Ballot)
@@ -172,4 +172,25 @@ func (v View) withList(r Record) Record {
 		}
 	}
 	return r
+}
+
+// strictAt tells whether what node i holds says that recovery is an operator's: a record of
+// ours, or one that a founder's race left over. A cluster is then founded anew, where too few
+// members are left, on an operator's word only. Where no record is left nothing says it any more.
+func (v View) strictAt(i int) bool {
+	o := v.Nodes[i]
+	return o.Recorded && o.Record.Strict && (o.Record.Cluster == v.target || slices.Equal(o.Record.Names, v.sorted))
+}
+
+// operatorFor is who leaves it to an operator to found; "": nobody does.
+func (v View) operatorFor() string {
+	if v.Strict {
+		return "WithStrictRecovery"
+	}
+	for i, name := range v.Names {
+		if v.strictAt(i) {
+			return "the record of " + name + " (strict recovery)"
+		}
+	}
+	return ""
 }

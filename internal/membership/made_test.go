@@ -21,7 +21,8 @@ func observed(at clock.Instant, run string, rec *membership.Record, largest quor
 // recordOf is a record as install.lua leaves it.
 func recordOf(epoch, cluster, run string, names []string, maxTTL time.Duration, base quorum.Token) membership.Record {
 	return membership.Record{
-		Format: membership.RecordFormat, Epoch: epoch, Cluster: cluster, Names: names, MaxTTL: maxTTL, Run: run, Base: base,
+		Format: membership.RecordFormat, Epoch: epoch, Cluster: cluster, Run: run, Base: base,
+		Configuration: membership.Configuration{Names: names, MaxTTL: maxTTL},
 	}
 }
 
@@ -39,10 +40,4 @@ func proposalOf(cluster string, clock quorum.Token, admit bool) membership.Propo
 func asStrict(r membership.Record) membership.Record {
 	r.Strict = true
 	return r
-}
-
-// knowing is the view of a client that knew a strict cluster.
-func knowing(v membership.View, cluster string) membership.View {
-	v.Knew = cluster
-	return v
 }

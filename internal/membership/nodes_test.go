@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -185,9 +186,11 @@ func joinWithout(t *testing.T, k int64, v redlocktest.Verdict) bool {
 func TestANodeThatSomebodyElseFoundIsTakenIn(t *testing.T) {
 	testkit.Unraced(t)
 	for name, looks := range map[string]func(context.Context, *redlock.Cluster) error{
-		"Status":      func(ctx context.Context, c *redlock.Cluster) error { _, err := c.Status(ctx); return err },
-		"Join":        func(ctx context.Context, c *redlock.Cluster) error { return c.Join(ctx) },
-		"LowerMaxTTL": func(ctx context.Context, c *redlock.Cluster) error { return c.LowerMaxTTL(ctx, redlock.DefaultMaxTTL) },
+		"Status": func(ctx context.Context, c *redlock.Cluster) error { _, err := c.Status(ctx); return err },
+		"Join":   func(ctx context.Context, c *redlock.Cluster) error { return c.Join(ctx) },
+		"Change": func(ctx context.Context, c *redlock.Cluster) error {
+			return c.Change(ctx, redlock.Wanted{}, redlock.ChangeOptions{})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -267,33 +270,84 @@ func TestJoinEndsWithItsContextAndSaysWhoDoesNotVote(t *testing.T) {
 	})
 }
 
-func TestMaxTTLIsTheClustersAndNeverFalls(t *testing.T) {
+// One node that can't be taken in must not keep a program that lives for a minute
+// from taking in the others.
+func TestJoinTakesInTheOthersBeforeItSaysWhichItCouldNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nodes := redlocktest.Start(t, 3)
-		l := locktest.LockerOver(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		l, nodes := locktest.NewLocker(t, 7)
 		locktest.Warm(t, l)
-		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		lock, err := more.Acquire(t.Context(), "orders/42", redlock.WithTTL(90*time.Second))
-		testkit.Must(t, err)
-		time.Sleep(time.Second)
-		for _, n := range locktest.Status(t, l).Nodes {
-			if n.MaxTTL != 2*time.Minute {
-				t.Errorf("%s: got MaxTTL %v; want it raised before anyone takes more", n.Name, n.MaxTTL)
+		nodes.Node(5).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
+		nodes.Node(4).Restart()
+		began := time.Now()
+		err := l.Cluster().Join(ctx)
+		locktest.WantError(t, "Join", err, redlock.ErrMisconfigured)
+		locktest.WantText(t, "Join", locktest.ErrorText(err), "node-5", "one list")
+		if strings.Contains(locktest.ErrorText(err), "node-4 is") {
+			t.Errorf("Join: got %v; want no word of node-4, which votes", err)
+		}
+		if took := time.Since(began); took < redlock.DefaultMaxTTL-time.Millisecond || took > redlock.DefaultMaxTTL+5*time.Second {
+			t.Errorf("Join took %v; want MaxTTL, for node-4, and little more", took)
+		}
+		locktest.WantVotes(t, "after Join", l, 6)
+
+		began = time.Now()
+		locktest.WantError(t, "Join again", l.Cluster().Join(ctx), redlock.ErrMisconfigured)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Join with nothing to wait for took %v; want it at once", took)
+		}
+	})
+}
+
+// Without hope of a quorum Join says so at once; a node that does not answer is hope.
+func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		l, nodes := locktest.NewLocker(t, 3)
+		locktest.Warm(t, l)
+		other := func(i int) {
+			nodes.Node(i).Miniredis().HSet(lua.NodeKey, "names", "x\ny")
+		}
+		other(0)
+		nodes.Node(1).Stop()
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { other(1); nodes.Node(1).Start() })
+		err := l.Cluster().Join(ctx)
+		locktest.WantError(t, "Join", err, redlock.ErrMisconfigured)
+		locktest.WantError(t, "Join", err, redlock.ErrNoQuorum)
+		if took := time.Since(began); took < 10*time.Second || took > 21*time.Second { // at the next look
+			t.Errorf("Join took %v; want it to wait for the node that was down, and no longer: %v", took, err)
+		}
+	})
+}
+
+// What the reconcile loop's action was refused, and no probe meets, is a warning of Check's;
+// while nothing keeps a node out there is nothing to do.
+func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		l := locktest.LockerOver(t, nodes)
+		for i, f := range blankSaid(t, l, 3) {
+			if !strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityInfo {
+				t.Errorf("node %d: got %v; want nothing to do", i, f)
 			}
 		}
-		locktest.MustRelease(t, lock)
-		testkit.Must(t, more.Close())
-		// The client with the smaller value waits the larger.
-		held := locktest.MustAcquire(t, l, "orders/42")
-		nodes.Node(0).Restart()
-		time.Sleep(2*time.Minute - time.Second)
-		locktest.WantVotes(t, "before the larger MaxTTL is over", l, 2)
-		time.Sleep(10 * time.Second)
-		locktest.WantVotes(t, "after the larger MaxTTL", l, 3)
-		if got := locktest.Status(t, l).Nodes[0].MaxTTL; got != 2*time.Minute {
-			t.Errorf("the record of the node that came back: got MaxTTL %v; want the larger", got)
+		nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
+			if len(args) == 5 && args[3] == lua.NodeKey && len(args[4]) > 1 { // a notice has a nonce, a look a digit
+				return redlocktest.ReplyError("OOM for a notice")
+			}
+			return redlocktest.Pass()
+		})
+		nodes.Node(1).Restart() // its notice is gone
+		_ = l.Cluster().Admit(t.Context())
+		for i, f := range blankSaid(t, l, 3) {
+			locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, "notice", "OOM for a notice")
+			if strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityWarning {
+				t.Errorf("node %d: got %v; want a warning that nobody else gives", i, f)
+			}
 		}
-		locktest.MustRelease(t, held)
 	})
 }
 

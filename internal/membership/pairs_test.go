@@ -347,9 +347,6 @@ func TestStrictRecoveryNeedsAnOperator(t *testing.T) {
 				}
 				_, _ = l.TryAcquire(t.Context(), "orders/43")
 				time.Sleep(3 * redlock.DefaultMaxTTL)
-				if strict {
-					want = 2
-				}
 				locktest.WantVotes(t, "after a majority forgot", l, want)
 				testkit.Must(t, l.Cluster().Admit(t.Context()))
 				locktest.WantVotes(t, "after Admit", l, 5)

@@ -23,11 +23,9 @@ const (
 	DoWait                  // until Plan.Until
 	DoRead                  // look at every node again: what was seen is older than the wait
 	DoInstall               // make it a member, then verify it
-	DoAmend                 // bring its record up to date, then verify it
-	DoLower                 // one of the two steps of lower.lua; nobody plans it
-	DoForce                 // put a later list of nodes in force, then verify it
-	DoSettle                // begin a change of the list (change.go)
-	DoAccept                // accept a proposal of the next list
+	DoForce                 // put a later configuration in force, then verify it
+	DoSettle                // begin a change (change.go)
+	DoAccept                // accept a proposal of the next configuration
 )
 
 // Plan is the next action, and why the node does not vote yet.
@@ -39,11 +37,9 @@ type Plan struct {
 	Waiting  bool          // a wait is running, until Until
 	Until    clock.Instant // of a wait
 	Notice   Notice        // of an install: its conditions
-	Record   Record        // of an install, without the epoch; of an amendment, what to add
-	Below    time.Duration // of an amendment that raises MaxTTL: what the record says
-	Binding  bool          // of an amendment that writes strict for this client's option
+	Record   Record        // of an install, without the epoch
 	Founding bool          // the install is beyond the table: tokens lean on clocks once
-	Epoch    string        // of a lowering, or a settling: the new one
+	Epoch    string        // of a settling: the new one
 }
 
 // Proposal is what a founder brings of its own.
@@ -64,40 +60,12 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 			pl.Cause = why
 			return pl
 		}
-		return v.amend(i, p)
+		return Plan{}
 	case Blank:
 		return v.rejoin(i, now, p, why)
 	case Unreachable, Joining, Foreign, Misconfigured:
 	}
 	return Plan{Cause: why}
-}
-
-// amend brings a member's record up to date: MaxTTL before a client takes more,
-// strict before a client with the option counts its vote, or where a quorum of the members
-// has it.
-func (v View) amend(i int, p Proposal) Plan {
-	rec := v.Nodes[i].Record
-	add, below := Record{Epoch: rec.Epoch}, time.Duration(0)
-	if rec.MaxTTL < v.MaxTTL {
-		add.MaxTTL, below = v.MaxTTL, rec.MaxTTL
-	}
-	mine := v.makesStrict(p)
-	add.Strict = !rec.Strict && (mine || v.proven(func(r Record) bool { return r.Strict }))
-	if add.MaxTTL == 0 && !add.Strict {
-		return Plan{}
-	}
-	return Plan{Action: DoAmend, Record: add, Below: below, Binding: add.Strict && mine}
-}
-
-// proven tells whether a quorum of members have it in their records.
-func (v View) proven(has func(Record) bool) bool {
-	n := 0
-	for i, o := range v.Nodes {
-		if v.kin(i) && o.member() && has(o.Record) {
-			n++
-		}
-	}
-	return n >= quorum.Size(len(v.Names))
 }
 
 // rejoin is the way of a blank node: notice, wait, then read, then install.
@@ -111,7 +79,7 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	n, stands := v.Nodes[i].StandingNotice()
 	w := v.Waits[i]
 	if !stands || w.Notice != n {
-		return Plan{Action: DoNotice, Until: now.Add(v.wait()), Cause: v.Hindered(i, why)}
+		return Plan{Action: DoNotice, Until: now.Add(v.waitOf(i)), Cause: v.Hindered(i, why)}
 	}
 	until := v.due(i, p)
 	if now < until {
@@ -138,7 +106,7 @@ func (v View) due(i int, p Proposal) clock.Instant {
 	if p.Admit && !v.changing() { // a change counts on the waits
 		return v.Waits[i].Since
 	}
-	return v.Waits[i].Since.Add(v.wait())
+	return v.Waits[i].Since.Add(v.waitOf(i))
 }
 
 // byTable tells whether enough other members answer for the ordinary way: one
@@ -153,7 +121,7 @@ func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
 	if !v.enough(i, others) {
 		return Plan{Action: DoRead}
 	}
-	rec := v.newRecord(p)
+	rec := v.newRecord()
 	for _, j := range others {
 		rec.Base = max(rec.Base, v.Nodes[j].Largest)
 	}
@@ -166,7 +134,7 @@ func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
 // any more is taken from the clock.
 func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 	few := fmt.Sprintf("only %d of the other nodes are members, where %d are needed, so every node must answer",
-		len(v.Members(i, 0)), v.Needed(len(v.Names)))
+		len(v.Members(i, 0)), v.Needed(len(v.sorted)))
 	if name := v.outside(); name != "" {
 		return Plan{Cause: fmt.Sprintf("%s, and %s, of the cluster's lists, is not this client's", few, name)}
 	}
@@ -198,7 +166,7 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 			return Plan{Action: DoRead, Cause: v.Names[j] + " comes first"} // founders meet at one node, and see each other there
 		}
 	}
-	rec := v.newRecord(p)
+	rec := v.newRecord()
 	if rec.Cluster == "" {
 		rec.Cluster = p.Cluster
 	}
@@ -219,7 +187,7 @@ func (v View) Barred(i int) bool {
 			hopeful++
 		}
 	}
-	return hopeful < v.Needed(len(v.Names)) && len(v.misfits()) > 0
+	return hopeful < v.Needed(len(v.sorted)) && len(v.misfits()) > 0
 }
 
 // misfits are the nodes that show what waiting does not mend, each with what it is.
@@ -249,12 +217,12 @@ func (v View) readAfterWaits(p Proposal) bool {
 	return true
 }
 
-// newRecord is the record of a node that joins, after its wait: no longer lease than
-// the cluster allows now rests on it.
-func (v View) newRecord(p Proposal) Record {
+// newRecord is the record of a node that joins, after its wait: the cluster's configuration,
+// or, of a new one, what this client was told.
+func (v View) newRecord() Record {
 	return v.withList(Record{
-		Format: RecordFormat, Cluster: v.target, Names: v.Sorted(),
-		MaxTTL: v.allowed(), Strict: v.strictRecord(p),
+		Format: RecordFormat, Cluster: v.target,
+		Configuration: Configuration{Names: v.Sorted(), MaxTTL: v.MaxTTL, Strict: v.Strict},
 	})
 }
 
@@ -285,7 +253,7 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 	if v.byTable(i) {
 		return "", false
 	}
-	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.Names)))
+	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.sorted)))
 	for j := range v.Names {
 		switch state, cause := v.Standing(j); state {
 		case Unreachable, Foreign, Misconfigured, Behind:
@@ -303,12 +271,6 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 	return "", false
 }
 
-// LowerArgs are lower.lua's arguments: the record as it was read, the new epoch, and
-// MaxTTL, which is 0 in the second step.
-func (p Plan) LowerArgs() []any {
-	return []any{p.Record.Cluster, p.Record.Epoch, p.Epoch, p.Record.MaxTTL.Milliseconds()}
-}
-
 // SettleArgs are settle.lua's arguments: the epoch of the record, the new one, the
 // generation, and the ballot.
 func (p Plan) SettleArgs() []any {
@@ -317,16 +279,13 @@ func (p Plan) SettleArgs() []any {
 
 // AcceptArgs are accept.lua's arguments.
 func (r Record) AcceptArgs() []any {
-	return []any{r.Epoch, r.Ballot, r.Base.String(), strings.Join(r.Proposed.Names, "\n")}
+	return []any{r.Epoch, r.Ballot, r.Base.String(), r.Proposed.Configuration.arg()}
 }
 
 // ForceArgs are force.lua's arguments, with a new epoch.
 func (r Record) ForceArgs(fresh string) []any {
-	return []any{r.Epoch, fresh, r.Gen, strings.Join(r.Names, "\n"), strings.Join(r.Before, "\n"), r.Base.String()}
-}
-
-// AmendArgs are amend.lua's arguments: the epoch of the record, and what is to
-// be added to it.
-func (r Record) AmendArgs() []any {
-	return []any{r.Epoch, r.MaxTTL.Milliseconds(), markArg(r.Strict)}
+	return []any{
+		r.Epoch, fresh, r.Gen, strings.Join(r.Names, "\n"), r.MaxTTL.Milliseconds(), markArg(r.Strict),
+		strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), r.Base.String(),
+	}
 }

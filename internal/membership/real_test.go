@@ -12,11 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
-	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -283,11 +280,11 @@ func TestReplacingAServerWhileClientsOfBothListsRun(t *testing.T) {
 	testkit.Must(t, before[4].Kill())
 	all := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
 	for range 2 { // the second to no effect
-		testkit.Must(t, all.Cluster().Add(ctx, servers[5].Addr(), redlock.ChangeOptions{EndStragglers: true}))
+		testkit.Must(t, all.Cluster().Change(ctx, redlock.Wanted{Add: []string{servers[5].Addr()}}, redlock.ChangeOptions{EndStragglers: true}))
 	}
 	play(servers)
 	for range 2 {
-		testkit.Must(t, all.Cluster().Shrink(ctx, servers[4].Addr(), redlock.ChangeOptions{EndStragglers: true}))
+		testkit.Must(t, all.Cluster().Change(ctx, redlock.Wanted{Remove: []string{servers[4].Addr()}}, redlock.ChangeOptions{EndStragglers: true}))
 	}
 	play(after)
 	play(after)
@@ -337,32 +334,6 @@ func TestAllServersRestartedEmptyRecoverAndTokensGrow(t *testing.T) {
 	locktest.MustRelease(t, second)
 }
 
-func TestAClientThatRaisesMaxTTLChangesTheRecordsFirst(t *testing.T) {
-	t.Parallel()
-	servers := testserver.Need(t, 3, redisserver.Config{})
-	l := locktest.OpenWithout(t, servers, nil, locktest.ShortLeases()...)
-	locktest.Admit(t, l)
-	more := locktest.OpenWithout(t, servers, nil, redlock.WithTTL(1500*time.Millisecond), redlock.WithMaxTTL(4*time.Second))
-	lock := locktest.MustAcquire(t, more, "orders/42", redlock.WithTTL(3*time.Second))
-	recorded := 0
-	for _, s := range servers {
-		c := redis.NewClient(s.Options())
-		if v, err := c.HGet(t.Context(), lua.NodeKey, "maxttl").Result(); err == nil && v == "4000" {
-			recorded++
-		}
-		_ = c.Close()
-	}
-	if recorded < 2 {
-		t.Errorf("got MaxTTL raised in %d records when the lease was taken; want a quorum", recorded)
-	}
-	s, err := l.Cluster().Status(t.Context())
-	testkit.Must(t, err)
-	if s.Votes() < 2 {
-		t.Errorf("the client with the smaller MaxTTL: got %d votes; want a quorum", s.Votes())
-	}
-	locktest.MustRelease(t, lock)
-}
-
 // To replace a dead node, its successor is added first: by a client of a list that the nodes
 // don't have yet. A list that no one change leads to is refused as before.
 func TestOpenTakesTheNextListWhileANodeIsDown(t *testing.T) {
@@ -386,8 +357,7 @@ func TestOpenTakesTheNextListWhileANodeIsDown(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	testkit.Must(t, l.Cluster().Add(ctx, servers[3].Addr(), redlock.ChangeOptions{EndStragglers: true}))
-	testkit.Must(t, l.Cluster().Shrink(ctx, servers[2].Addr(), redlock.ChangeOptions{EndStragglers: true}))
+	testkit.Must(t, l.Cluster().Change(ctx, redlock.Wanted{Add: []string{servers[3].Addr()}, Remove: []string{servers[2].Addr()}}, redlock.ChangeOptions{EndStragglers: true}))
 	after, err := redlock.Open(ctx, []string{urls[0], urls[1], urls[3]}, opts...)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = after.Close() })
@@ -410,7 +380,7 @@ func TestAClientThatSaysLocalhostLivesThroughAChange(t *testing.T) {
 	locktest.Admit(t, local)
 	lock := locktest.MustAcquire(t, local, "orders/42")
 	operator := open(locktest.Addresses(servers)...)
-	testkit.Must(t, operator.Cluster().Add(t.Context(), servers[1].Addr(), redlock.ChangeOptions{}))
+	testkit.Must(t, operator.Cluster().Change(t.Context(), redlock.Wanted{Add: []string{servers[1].Addr()}}, redlock.ChangeOptions{}))
 	testkit.Must(t, lock.Extend(t.Context(), locktest.ShortMax), lock.Err())
 	locktest.MustRelease(t, lock)
 }

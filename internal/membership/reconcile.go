@@ -23,8 +23,8 @@ const (
 	// for, by acquisitions that are refused for what was seen: one that is refused
 	// over and over, and a thousand at a time, make ten looks a second.
 	lookAgainAfter = 100 * time.Millisecond
-	// joinSteps bounds the actions between two pauses: a notice, two looks, an install (of a
-	// new cluster, one node after another), and an amendment, with room for races.
+	// joinSteps bounds the actions between two pauses: a notice, two looks and an install (of a
+	// new cluster, one node after another), with room for races.
 	joinSteps = 12
 	// inVain is how many steps in a row may only ask for another look. The first look that
 	// counts is one. A writer may look at its node behind it, and that look does not count.
@@ -223,12 +223,11 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 	for i, n := range t.nodes {
 		pl := v.Next(i, now, p)
 		t.note(i, pl)
-		t.announce(i, pl)
 		switch pl.Action {
-		case DoNothing, DoWait, DoLower, DoSettle, DoAccept: // an operator's
+		case DoNothing, DoWait, DoSettle, DoAccept: // an operator's
 		case DoRead:
 			look = look || !pl.Waiting
-		case DoNotice, DoInstall, DoAmend, DoForce:
+		case DoNotice, DoInstall, DoForce:
 			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
 		}
 	}
@@ -239,27 +238,7 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 var actionTexts = map[Action]string{
 	DoNotice:  "the notice from which its wait counts was not written",
 	DoInstall: "it was not made a member",
-	DoAmend:   "its record was not brought up to date",
-	DoForce:   "its list of nodes was not brought up to date",
-}
-
-// announce tells, before it is done, what this client's options change on node i
-// for all clients: once, however often it is tried. Anyone who changes nodes has raised
-// and bound for itself.
-func (t *Tracker) announce(i int, pl Plan) {
-	if pl.Action == DoNothing && pl.Cause == "" { // done: should it be taken back, the next time is told as well
-		t.raised[i], t.bound[i] = false, false
-	}
-	if pl.Below != 0 && !t.raised[i] {
-		t.raised[i] = true
-		t.observer.MaxTTLRaised(i, fmt.Errorf("the cluster's MaxTTL goes from %v to %v: every node that restarts will wait so long before it votes, until it is lowered by Cluster.LowerMaxTTL (redlock nodes lower)",
-			pl.Below, pl.Record.MaxTTL))
-	}
-	if pl.Binding && !t.bound[i] {
-		t.bound[i] = true
-		t.observer.StrictRecoverySet(i, errors.New("the cluster's recovery is an operator's from now on, for good and for all clients: "+
-			"where a majority forgets, nothing is founded anew before Cluster.Admit (redlock nodes admit --strict-recovery)"))
-	}
+	DoForce:   "its record was not brought up to date",
 }
 
 // did notes what an action for node i failed with, for the one who asks why the node does
@@ -302,7 +281,7 @@ func (t *Tracker) pause() time.Duration {
 	for i := range t.nodes {
 		next := JoinPoll
 		switch state, _ := v.Standing(i); {
-		case state == Foreign, state == Misconfigured, state == Member && v.Refounded():
+		case state == Foreign, state == Misconfigured, v.Lax(i):
 			next = strayPoll
 		case state != Blank && v.Next(i, now, t.Proposal()).Action == DoNothing:
 			continue

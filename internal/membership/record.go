@@ -16,10 +16,31 @@ import (
 
 // RecordFormat is part of the wire format. A record of another format is never
 // touched: it is a configuration error.
-const RecordFormat = 3
+const RecordFormat = 4
 
 // MaxNodeName bounds a node's name: all of them stand in every record.
 const MaxNodeName = 255
+
+// Configuration is what the cluster agrees on, one a generation (change.go).
+type Configuration struct {
+	Names  []string      // of all nodes, sorted
+	MaxTTL time.Duration // no vote is for a longer lease
+	Strict bool          // beyond the table only an operator decides, no matter who asks
+}
+
+// equal tells whether the two are the same.
+func (c Configuration) equal(o Configuration) bool {
+	return slices.Equal(c.Names, o.Names) && c.MaxTTL == o.MaxTTL && c.Strict == o.Strict
+}
+
+// String says it in a line.
+func (c Configuration) String() string {
+	strict := ""
+	if c.Strict {
+		strict = ", strict recovery"
+	}
+	return fmt.Sprintf("%s, MaxTTL %v%s", strings.Join(c.Names, ", "), c.MaxTTL, strict)
+}
 
 // Record is what a node knows of its membership: the fields of redlock:node that
 // are not stripes.
@@ -27,31 +48,33 @@ type Record struct {
 	Format  int
 	Epoch   string // new at every install; what a vote is judged by
 	Cluster string
-	Names   []string      // of all nodes, sorted
-	MaxTTL  time.Duration // no vote is for a longer lease, since the epoch began
-	Was     time.Duration // the earlier MaxTTL, while it is lowered; 0 if it is not
-	Least   time.Duration // the smallest MaxTTL that was raised; 0 if none was
-	Run     string        // the identity under which it was installed
-	Base    quorum.Token  // every stripe is at least this
-	Strict  bool          // beyond the table only an operator decides, no matter who asks
+	Run     string       // the identity under which it was installed
+	Base    quorum.Token // every stripe is at least this
 
-	Gen      int       // how often the list has changed: Names is of this generation (change.go)
-	Before   []string  // the list of the generation before; nil in the first
-	Settled  bool      // the next change has begun: Before does not vote any more
-	Ballot   uint64    // of the latest operator's attempt at the next change; 0 if none
-	Proposed Proposed  // what an attempt would have for the next list
-	Since    time.Time // when the list was put in force there, by the node's clock; zero: unknown, or it joined with it
+	Gen           int // how often the configuration has changed: this is the one in force
+	Configuration     // since the epoch began
+
+	Before       []string      // the names of the generation before; nil in the first
+	BeforeMaxTTL time.Duration // its MaxTTL; 0 in the first
+	Settled      bool          // the next change has begun: Before does not vote any more
+	Ballot       uint64        // of the latest operator's attempt at the next change; 0 if none
+	Proposed     Proposed      // what an attempt would have next
+	Since        time.Time     // when this was put in force there, by the node's clock; zero: unknown, or it joined with it
 }
 
-// Proposed is the next list of nodes, as the attempt with this ballot proposed it. The
+// Proposed is the next configuration, as the attempt with this ballot proposed it. The
 // zero value is none.
 type Proposed struct {
 	Ballot uint64
-	Names  []string
+	Configuration
 }
 
-// Longest is the longest lease that a lock may have which rests on the node.
-func (r Record) Longest() time.Duration { return max(r.MaxTTL, r.Was) }
+// Longest is the longest lease that a lock may have which rests on the node, or on others of
+// its generation and the next: a quorum has a longer MaxTTL proposed before any node has it in force.
+func (r Record) Longest() time.Duration {
+	now := max(r.MaxTTL, r.BeforeMaxTTL)
+	return max(now, r.Proposed.MaxTTL)
+}
 
 // Notice is the mark from which a joiner waits: a nonce, and the identity of the
 // server that it was put on. The zero value is none.
@@ -77,8 +100,8 @@ type Observation struct {
 
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
-	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "maxttl_was",
-	"gen", "before", "settled", "ballot", "proposed", "nonce", "nonce_run", "strict", "maxttl_least", "since",
+	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "strict",
+	"gen", "before", "before_maxttl", "settled", "ballot", "proposed", "nonce", "nonce_run", "since",
 }
 
 // Unread is the observation of a node that did not answer. What it showed last still
@@ -113,13 +136,10 @@ func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
 }
 
 // parseRecord fills in the record from the fields that are there. A node with
-// nothing but a notice has none; nor one with strict alone, which stands all the
-// same.
+// nothing but a notice has none.
 func (o Observation) parseRecord(f map[string]string) Observation {
-	o.Record.Strict = f["strict"] != ""
-	for _, name := range []string{"nonce", "nonce_run", "strict"} {
-		delete(f, name)
-	}
+	delete(f, "nonce")
+	delete(f, "nonce_run")
 	if len(f) == 0 {
 		return o
 	}
@@ -138,21 +158,18 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 	lease := func(name string) time.Duration {
 		return time.Duration(min(number(name, 1), uint64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond // no client takes more
 	}
-	o.Record.MaxTTL = lease("maxttl")
-	if _, lowered := f["maxttl_was"]; lowered {
-		o.Record.Was = lease("maxttl_was")
-	}
-	if _, raised := f["maxttl_least"]; raised {
-		o.Record.Least = lease("maxttl_least")
+	o.Record.MaxTTL, o.Record.Strict = lease("maxttl"), f["strict"] != ""
+	if f["before"] != "" {
+		o.Record.BeforeMaxTTL = lease("before_maxttl")
 	}
 	o.Record.Base = quorum.Token(number("base", 0))
 	o.Record.Epoch, o.Record.Cluster, o.Record.Run = f["epoch"], f["cluster"], f["run"]
 	o.Record.Names, o.Record.Before, o.Record.Settled = sortedLines(f["names"]), sortedLines(f["before"]), f["settled"] != ""
 	f["gen"], f["ballot"] = cmp.Or(f["gen"], "0"), cmp.Or(f["ballot"], "0")
 	o.Record.Gen, o.Record.Ballot = int(min(number("gen", 0), math.MaxInt32)), number("ballot", 0)
-	if ballot, names, some := strings.Cut(f["proposed"], "\n"); some {
-		f["proposed ballot"] = ballot
-		o.Record.Proposed = Proposed{number("proposed ballot", 1), sortedLines(names)}
+	if part := append(strings.SplitN(f["proposed"], "\n", 4), "", "", ""); part[0] != "" {
+		f["proposed ballot"], f["proposed maxttl"] = part[0], part[1]
+		o.Record.Proposed = Proposed{number("proposed ballot", 1), Configuration{sortedLines(part[3]), lease("proposed maxttl"), part[2] != ""}}
 	}
 	o.Record.Since = momentOf(f["since"])
 	if r := o.Record; r.Cluster == "" || len(r.Names) == 0 || CheckNames(r.Names) != nil || CheckNames(r.Before) != nil || CheckNames(r.Proposed.Names) != nil {
@@ -188,7 +205,7 @@ func (r Record) InstallArgs(n Notice) []any {
 	return []any{
 		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, strings.Join(r.Names, "\n"),
 		r.MaxTTL.Milliseconds(), r.Base.String(),
-		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(),
+		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(),
 	}
 }
 
@@ -197,10 +214,15 @@ func (p Proposed) arg() string {
 	if p.Ballot == 0 {
 		return ""
 	}
-	return strconv.FormatUint(p.Ballot, 10) + "\n" + strings.Join(p.Names, "\n")
+	return strconv.FormatUint(p.Ballot, 10) + "\n" + p.Configuration.arg()
 }
 
-// markArg is a script's argument for what is set, or stays as it is.
+// arg is the configuration as a proposal has it.
+func (c Configuration) arg() string {
+	return strconv.FormatInt(c.MaxTTL.Milliseconds(), 10) + "\n" + markArg(c.Strict) + "\n" + strings.Join(c.Names, "\n")
+}
+
+// markArg is a script's argument for what is set, or is not.
 func markArg(set bool) string {
 	if set {
 		return "1"

@@ -137,7 +137,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		}
 		return "notice"
 	default:
-		o := order{nonce: model.nonces, run: model.process, cluster: 1 + uint8(rnd.IntN(3)), base: scriptmodel.Number(rnd.IntN(100))}
+		o := order{nonce: model.nonces, run: model.process, cluster: 1 + uint8(rnd.IntN(3)), base: scriptmodel.Number(rnd.IntN(100)), strict: rnd.IntN(2) == 0}
 		if rnd.IntN(4) == 0 {
 			o.nonce--
 		}
@@ -147,6 +147,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		before := *model
 		sys.install(model, o)
 		rec := recordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, quorum.Token(o.base))
+		rec.Strict = o.strict
 		got := s.run("install", rec.InstallArgs(noticeOf(word('n', o.nonce), runs[o.run]))...)
 		if want := *model != before; (got == int64(1)) != want {
 			s.t.Fatalf("install %+v on %+v: got %v; want installed %t", o, before, got, want)
@@ -179,6 +180,7 @@ func (s *scripted) glimpse(runs map[uint8]string) (g glimpse) {
 	g = glimpse{answered: true, process: run(seen.Run), largest: scriptmodel.Number(seen.Largest)}
 	if rec := seen.Record; seen.Recorded {
 		g.cluster, g.run, g.epoch = number(rec.Cluster), run(rec.Run), min(number(rec.Epoch), 1)
+		g.strict = rec.Strict
 	}
 	n, _ := seen.StandingNotice()
 	g.nonce, g.onRun = number(n.Nonce), run(n.Run)
@@ -206,132 +208,18 @@ func TestRecordComesBackAsItWasInstalled(t *testing.T) {
 		if largest := s.read().Largest; largest != 1<<53-2 {
 			t.Errorf("got %d; want the base, exactly", largest)
 		}
-		again := recordOf("e2", "c1", run, []string{"a", "b", "c"}, time.Second, 7)
+		again := asStrict(recordOf("e2", "c1", run, []string{"a", "b", "c"}, time.Second, 7))
 		s.c.HSet(t.Context(), nodeKey, "4095", 9)
 		s.install(again)
-		if rec := s.read().Record; rec.Base != 1<<53-2 || rec.Epoch != "e2" {
-			t.Errorf("got base %d, epoch %s; want the larger base kept, and the new epoch", rec.Base, rec.Epoch)
+		if rec := s.read().Record; rec.Base != 1<<53-2 || rec.Epoch != "e2" || !rec.Strict {
+			t.Errorf("got %+v; want the larger base kept, the new epoch, and strict", rec)
 		}
+		s.install(want)
 		if rec := s.read().Record; rec.Strict {
-			t.Error("got a strict record; want it not strict where nobody said so")
+			t.Error("got a strict record; want it not strict after an install that is not")
 		}
 		if got := s.c.HGet(t.Context(), nodeKey, "4095").Val(); got != "9" {
 			t.Errorf("got stripe %q after the second install; want 9", got)
-		}
-	})
-}
-
-func TestLowerKeepsTheOldMaxTTLUntilTheSecondStep(t *testing.T) {
-	onBothKinds(t, func(t *testing.T, s *scripted) {
-		t.Helper()
-		names := []string{"a", "b", "c"}
-		s.install(recordOf("e1", "c1", s.read().Run, names, time.Minute, 7))
-		for _, step := range []struct {
-			what              string
-			script            string
-			args              []any
-			want              int64
-			epoch             string
-			maxTTL, was, long time.Duration
-		}{
-			{"another cluster's", "lower", []any{"c2", "e1", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
-			{"another epoch", "lower", []any{"c1", "e0", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
-			{"no epoch", "lower", []any{"c1", "", "e9", 1000}, -1, "e1", time.Minute, 0, time.Minute},
-			{"the first step", "lower", []any{"c1", "e1", "e2", 2000}, 1, "e2", 2 * time.Second, time.Minute, time.Minute},
-			{"that again, late", "lower", []any{"c1", "e1", "e2", 2000}, -1, "e2", 2 * time.Second, time.Minute, time.Minute},
-			{"by somebody else", "lower", []any{"c1", "e2", "e3", 1000}, 1, "e3", time.Second, time.Minute, time.Minute},
-			{"by who wants more", "lower", []any{"c1", "e3", "e4", 5000}, 1, "e4", time.Second, time.Minute, time.Minute},
-			{"raised again", "amend", []any{"e4", 90000, ""}, 1, "e4", 90 * time.Second, time.Minute, 90 * time.Second},
-			{"down again", "lower", []any{"c1", "e4", "e5", 1000}, 1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
-			{"the earlier second step", "lower", []any{"c1", "e2", "e6", 0}, -1, "e5", time.Second, 90 * time.Second, 90 * time.Second},
-			{"the second step", "lower", []any{"c1", "e5", "e6", 0}, 1, "e6", time.Second, 0, time.Second},
-		} {
-			if got := s.run(step.script, step.args...); got != step.want {
-				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
-			}
-			rec := s.read().Record
-			if rec.Epoch != step.epoch || rec.MaxTTL != step.maxTTL || rec.Was != step.was || rec.Longest() != step.long {
-				t.Errorf("%s: got epoch %s, MaxTTL %v, was %v, longest %v; want %+v", step.what, rec.Epoch, rec.MaxTTL, rec.Was, rec.Longest(), step)
-			}
-			if rec.Base != 7 || len(rec.Names) != 3 {
-				t.Errorf("%s: got %+v; want the rest as it was", step.what, rec)
-			}
-		}
-		if got := s.run("lower", "c1", "e6", "e7", 500); got != int64(1) {
-			t.Errorf("the first step: got %v; want 1", got)
-		}
-		s.restart(true) // with both
-		s.install(recordOf("e8", "c1", "", names, time.Second, 7))
-		if rec := s.read().Record; rec.Longest() != time.Second || rec.Was != 0 {
-			t.Errorf("installed after its wait: got %+v; want the old MaxTTL gone", rec)
-		}
-	})
-}
-
-func TestAmendNeverLowersMaxTTL(t *testing.T) {
-	onBothKinds(t, func(t *testing.T, s *scripted) {
-		t.Helper()
-		s.install(recordOf("e1", "c1", s.read().Run, []string{"a", "b", "c"}, time.Minute, 1))
-		for _, step := range []struct {
-			what string
-			args []any
-			want int64
-		}{
-			{"another epoch", []any{"e0", 0, "1"}, -1},
-			{"a longer MaxTTL", []any{"e1", 90000, ""}, 1},
-			{"the same again", []any{"e1", 90000, ""}, 1},
-			{"a lower MaxTTL", []any{"e1", 1000, ""}, 1},
-		} {
-			if got := s.run("amend", step.args...); got != step.want {
-				t.Errorf("%s: got %v; want %d", step.what, got, step.want)
-			}
-		}
-		rec := s.read().Record
-		want := recordOf("e1", "c1", rec.Run, []string{"a", "b", "c"}, 90*time.Second, 1)
-		want.Least = time.Minute
-		if !reflect.DeepEqual(rec, want) {
-			t.Errorf("got %+v; want %+v: what is refused changes nothing", rec, want)
-		}
-	})
-}
-
-// Strict is written by the one who says so, and nobody who does not takes it away: an
-// operator may.
-func TestStrictStaysInTheRecord(t *testing.T) {
-	onBothKinds(t, func(t *testing.T, s *scripted) {
-		t.Helper()
-		run := s.read().Run
-		rec := recordOf("e1", "c1", run, []string{"a", "b", "c"}, time.Second, 1)
-		wantStrict := func(when string, want bool) {
-			t.Helper()
-			if got, ok := s.record(); !ok || got.Strict != want {
-				t.Errorf("%s: got %+v, %t; want strict %t", when, got, ok, want)
-			}
-		}
-		s.install(asStrict(rec))
-		wantStrict("installed as strict", true)
-		s.install(rec)
-		wantStrict("installed again, by somebody who does not say so", true)
-		s.run("amend", rec.AmendArgs()...)
-		wantStrict("amended by somebody who does not say so", true)
-		s.c.HDel(t.Context(), nodeKey, "strict")
-		wantStrict("after an operator's HDEL", false)
-		another := rec
-		another.Epoch = "e0"
-		if got := s.run("amend", asStrict(another).AmendArgs()...); got != int64(-1) {
-			t.Errorf("amend under another epoch: got %v; want -1", got)
-		}
-		wantStrict("amended under another epoch", false)
-		s.run("amend", asStrict(rec).AmendArgs()...)
-		wantStrict("amended as strict", true)
-		s.restart(false)
-		s.c.HSet(t.Context(), nodeKey, "strict", "1")
-		seen := s.read()
-		if seen.Recorded {
-			t.Error("strict alone: got a record; want none")
-		}
-		if cause, refused := seen.Cause, seen.Refused; refused {
-			t.Errorf("strict alone: refused: %s", cause)
 		}
 	})
 }

@@ -27,8 +27,9 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 			}
 		case !begun || sys.long != 0:
 			begun = true
-			for g, l := range s.lists {
-				if l != 0 && !slices.Contains(s.lists[:g], l) && (g+3 >= mostGens || s.lists[g+3] == 0) { // earlier ones get no vote
+			for g, at := range s.lists {
+				l := at.names
+				if l != 0 && !slices.ContainsFunc(s.lists[:g], func(c conf) bool { return c.names == l }) && (g+3 >= mostGens || s.lists[g+3].names == 0) { // earlier ones get no vote
 					next := s
 					k := &next.lockers[c]
 					k.list, k.phase, k.left, k.floor = l, acquiring, sys.lease(c)-sys.drift, s.best
@@ -61,9 +62,6 @@ func (sys *changeSystem) rate(of int) uint8 { return max(1, sys.rates[of]) }
 func (sys *changeSystem) tick(s changeState) changeState {
 	for i := range sys.seats {
 		runData(&s.seats[i].node, sys.rate(0))
-		if d := &s.seats[i].due; *d > 0 {
-			*d -= min(*d-1, sys.rate(2))
-		}
 	}
 	for i := range sys.lockers {
 		down(&s.lockers[i].left, sys.rate(1))
@@ -103,9 +101,6 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		yield(search.Step{Kind: kind, A: c}, next)
 	}
 	win := func(t scriptmodel.Number) {
-		if k.low && sys.lease(c)-k.left >= sys.life { // a node that forgot may be back
-			return
-		}
 		do(stepWin, func(k *lockerOf, s *changeState) {
 			k.phase, k.token, k.target, k.wrong = held, t, 0, t <= k.floor
 			for i := range sys.lockers {
@@ -175,7 +170,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		}
 	case over:
 		if !sys.once && sys.spent(s, c) {
-			do(stepFresh, func(k *lockerOf, _ *changeState) { *k = lockerOf{low: k.low} })
+			do(stepFresh, func(k *lockerOf, _ *changeState) { *k = lockerOf{} })
 		}
 		return
 	}
@@ -210,15 +205,9 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	if v.node.Epoch == 0 || v.run != v.process || b.until != 0 && uint8(v.node.Epoch) >= b.until {
 		return
 	}
-	voter, raise := sys.accepts(v.page, k.list, sys.lease(c))
-	switch {
-	case raise && sys.slip != slipRaise:
-		next := *s
-		next.lockers[c].low, next.seats[n].most = true, sys.lease(c)
-		yield(search.Step{Kind: stepAmend, A: c, B: n}, next)
-		return
-	case voter || raise:
-	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.gen-3] != k.list: // who was accepted before still is
+	switch voter := sys.accepts(v.page, k.list, sys.lease(c)); {
+	case voter:
+	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.gen-3].names != k.list: // who was accepted before still is
 		return
 	}
 	owner, life, epoch := ownerOf(c), scriptmodel.Tick(sys.lease(c)), v.node.Epoch
@@ -246,26 +235,24 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 }
 
 // accepts asks the library whether a node with this record votes for a client of the list
-// with such leases, or whether MaxTTL is raised there first.
-func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter, raise bool) {
+// with such leases.
+func (sys *changeSystem) accepts(p page, l list, lease uint8) (voter bool) {
 	if sys.slip == slipEpoch {
 		p.settled = false // who was accepted before still is
 	}
-	key := acceptance{p.gen, p.names, p.before, l, p.settled, p.most, lease}
+	key := acceptance{p.gen, p.names, p.before, l, p.settled, p.most, lease, sys.slip == slipLease}
 	if known, ok := acceptances.Load(key); ok {
-		out := known.([2]bool)
-		return out[0], out[1]
+		return known.(bool)
 	}
 	o := sys.observation(sight{page: p, answered: true, process: p.run, epoch: 1}, l)
-	v := membership.NewView(membership.NewConfig(l.names(), time.Duration(lease)*unit, false), slices.Repeat([]membership.Observation{o}, l.size()), make([]membership.Wait, l.size()))
+	v := membership.NewView(membership.NewConfig(l.names(), sys.maxTTL(), false), slices.Repeat([]membership.Observation{o}, l.size()), make([]membership.Wait, l.size()))
 	for i := range l.size() {
-		if st, _ := v.Voter(i); st != (membership.Voter{}) {
+		if st, _ := v.Voter(i); st != (membership.Voter{}) && (st.MaxTTL >= time.Duration(lease)*unit || sys.slip == slipLease) {
 			voter = true
 		}
-		raise = raise || v.Next(i, nowInstant, membership.Proposal{}).Record.MaxTTL > 0
 	}
-	acceptances.Store(key, [2]bool{voter, raise})
-	return voter, raise
+	acceptances.Store(key, voter)
+	return voter
 }
 
 type acceptance struct {
@@ -273,6 +260,7 @@ type acceptance struct {
 	names, before, l list
 	settled          bool
 	most, lease      uint8
+	slips            bool
 }
 
 var acceptances sync.Map
@@ -286,7 +274,6 @@ func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
 		w.nonce, w.onRun = w.nonces, w.process
 		yield(search.Step{Kind: stepNotice, A: n}, next)
 	}
-	sys.lower(s, n, yield)
 	if s.faults == 0 || s.seats[n].process > 200 || !sys.spared(s, n) {
 		return
 	}
@@ -298,33 +285,6 @@ func (sys *changeSystem) suffer(s *changeState, n uint8, yield yieldChange) {
 	}
 	next.seats[n].page, next.seats[n].node = page{}, scriptmodel.Node{}
 	yield(search.Step{Kind: stepForget, A: n}, next)
-}
-
-// lower yields the two steps in which an operator lowers a node's MaxTTL.
-func (sys *changeSystem) lower(s *changeState, n uint8, yield yieldChange) {
-	put := func(st search.Step, change func(*seat, *changeState)) {
-		next := *s
-		change(&next.seats[n], &next)
-		yield(st, next)
-	}
-	v := &s.seats[n]
-	if v.blank() {
-		return
-	}
-	switch {
-	case max(v.most, v.was) <= sys.life:
-	case v.lowered != v.epochs:
-		put(search.Step{Kind: stepLower, A: n}, func(v *seat, _ *changeState) {
-			v.was, v.most = max(v.was, v.most), min(v.most, sys.life)
-			sys.renew(v, send{})
-			v.lowered, v.due = v.epochs, 1+v.was
-		})
-	case v.due == 1:
-		put(search.Step{Kind: stepLower, A: n}, func(v *seat, _ *changeState) {
-			v.was = 0
-			sys.renew(v, send{})
-		})
-	}
 }
 
 // blank tells whether the node is no member.
@@ -339,7 +299,7 @@ func (sys *changeSystem) spared(s *changeState, n uint8) bool {
 	}
 	if sys.founds {
 		gen := mostGens
-		for s.lists[gen-1] == 0 {
+		for s.lists[gen-1].names == 0 {
 			gen--
 		}
 		for i := range uint8(sys.seats) {
@@ -349,8 +309,9 @@ func (sys *changeSystem) spared(s *changeState, n uint8) bool {
 		}
 		return false
 	}
-	for g, l := range s.lists {
-		if l == 0 || !l.has(n) || g+2 < mostGens && s.lists[g+2] != 0 {
+	for g, at := range s.lists {
+		l := at.names
+		if l == 0 || !l.has(n) || g+2 < mostGens && s.lists[g+2].names != 0 {
 			continue
 		}
 		left := 0

@@ -6,21 +6,22 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
 )
 
-// The search of changes of the list of nodes: nodes that forget or restart, clients of any
+// The search of changes of the configuration: nodes that forget or restart, clients of any
 // list that there ever was, and agents, over the library's own decisions. An agent has a
 // list, looks at its nodes one by one, takes blank ones in and brings those behind up to
-// date (View.Next). As an operator it changes the list too (NewChange, Change.Next). What
+// date (View.Next). As an operator it changes the configuration too (NewChange, Change.Next):
+// the list, and with long the MaxTTL, up and down, with turns strict. What
 // an agent decides is sent at once, and arrives whenever, or never.
 //
-// A locker may take longer leases than the others, and raises MaxTTL first; it is lowered
-// again, as in the search of nodes. Where founds, all nodes but one may forget, and are
-// founded again, or wait for an operator where the cluster is strict.
+// With long a locker takes longer leases than the others. Where founds, all nodes but one may
+// forget, and are founded again, or wait for an operator where the cluster is strict.
 //
 // Not in it: other clusters, several names, queues.
 
@@ -63,19 +64,36 @@ func listOf(names []string) (l list) {
 	return l
 }
 
+// conf is a configuration.
+type conf struct {
+	names  list
+	most   uint8 // MaxTTL
+	strict bool
+}
+
+// rules is it in the rules' own terms.
+func (c conf) rules() membership.Configuration {
+	return membership.Configuration{Names: c.names.names(), MaxTTL: time.Duration(c.most) * unit, Strict: c.strict}
+}
+
+// confOf is the inverse of rules.
+func confOf(c membership.Configuration) conf {
+	return conf{listOf(c.Names), uint8(c.MaxTTL / unit), c.Strict}
+}
+
 // page is a record: gen is one more than the record's, 0 for none.
 type page struct {
-	gen           uint8
-	names, before list
-	settled       bool
-	ballot        uint8
-	proposedBy    uint8 // its ballot
-	proposed      list
-	run           uint8
-	nonce, onRun  uint8
-	most, was     uint8 // MaxTTL, and the earlier one while it is lowered
-	strict        bool
-	settler       uint8 // whose settling began the epoch; 0: nobody's
+	gen uint8
+	conf
+	before       list
+	beforeMost   uint8
+	settled      bool
+	ballot       uint8
+	proposedBy   uint8 // its ballot
+	proposed     conf
+	run          uint8
+	nonce, onRun uint8
+	settler      uint8 // whose settling began the epoch; 0: nobody's
 }
 
 // seat is one server.
@@ -83,7 +101,6 @@ type seat struct {
 	page
 	node                    scriptmodel.Node
 	process, epochs, nonces uint8
-	due, lowered            uint8 // lowered: the epoch of the first step; due: 1 + units until the second
 }
 
 // ballotBox is one locker at one node.
@@ -102,7 +119,6 @@ type lockerOf struct {
 	floor             scriptmodel.Number
 	wrong             bool
 	rounds            uint8
-	low               bool // it has raised MaxTTL
 	at                [mostSeats]ballotBox
 }
 
@@ -128,9 +144,10 @@ type send struct {
 // attempt is a membership.Change.
 type attempt struct {
 	on           bool
+	closes       bool
 	gen          uint8 // as the record's
-	from, wanted list
-	to           list // 0: not known
+	from, wanted conf
+	to           conf // no names: not known
 	ballot       uint8
 	began, asked uint8 // 1 + units ago; 0: not begun
 	left         uint8 // 1 + units until the pause ends; 0: not settled
@@ -151,11 +168,11 @@ type changeState struct {
 	seats   [mostSeats]seat
 	lockers [mostLockers]lockerOf
 	agents  [mostAgents]agent
-	lists   [mostGens]list // by generation, once one is in force
+	lists   [mostGens]conf // by generation, once one is in force
 	faults  uint8
 	changes uint8 // left
 	best    scriptmodel.Number
-	broken  bool // two lists of one generation
+	broken  bool // two configurations of one generation
 	founded bool // again, though strict
 }
 
@@ -179,9 +196,11 @@ const (
 	slipCopies            // a joiner copies no proposal
 	slipLate              // answers count for ever
 	slipSettledJoins      // a joiner copies no settled mark
-	slipOwnPause          // the pause goes by the operator's own MaxTTL
-	slipWasPause          // the pause ignores the MaxTTL that is lowered
-	slipRaise             // a longer lease is taken, and MaxTTL raised nowhere
+	slipOwnPause          // the pause is as long as the shortest MaxTTL
+	slipBeforePause       // the pause ignores the MaxTTL before
+	slipBeforeJoin        // so does a joiner
+	slipProposedJoin      // a joiner ignores the MaxTTL proposed
+	slipLease             // a lease is longer than the record's MaxTTL
 	slipSwap              // one node in another's place, at once
 	slipClock             // a founder goes by the numbers that are left
 	slipStrict            // a joiner copies no strict recovery
@@ -197,6 +216,7 @@ type changeSystem struct {
 	rates                  [3]uint8 // of the clocks of nodes, clients and agents; 0: 1
 	faults, changes        uint8
 	founds, strict         bool
+	turns                  bool // operators turn strict recovery on and off
 	keeps                  bool // a node may restart with its data
 	extends                uint8
 	operators              int                // agents from 0 on that are operators at times
@@ -227,12 +247,12 @@ type changeAnswer struct {
 
 func (sys *changeSystem) Init() (s changeState) {
 	s.faults, s.changes = sys.faults, sys.changes
-	s.lists[0] = sys.first
+	s.lists[0] = conf{sys.first, sys.life, sys.strict}
 	for n := range sys.seats {
 		v := &s.seats[n]
 		v.process = 1
 		if sys.first.has(uint8(n)) {
-			v.page = page{gen: 1, names: sys.first, run: 1, most: sys.life, strict: sys.strict}
+			v.page = page{gen: 1, conf: s.lists[0], run: 1}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -242,7 +262,7 @@ func (sys *changeSystem) Init() (s changeState) {
 	return s
 }
 
-var errTwoLists = errors.New("one generation has two lists")
+var errTwoLists = errors.New("one generation has two configurations")
 
 func (sys *changeSystem) Check(s changeState) error {
 	if s.broken {
@@ -293,8 +313,6 @@ const (
 	stepChange
 	stepThink
 	stepDie
-	stepAmend
-	stepLower
 )
 
 var changeTexts = [...]string{
@@ -303,7 +321,6 @@ var changeTexts = [...]string{
 	"node %[3]d runs locker %[2]d's raise", "node %[3]d runs locker %[2]d's extend", "node %[2]d forgets", "node %[2]d restarts",
 	"node %[2]d gets a notice", "agent %[2]d has list %05[4]b", "agent %[2]d looks at node %[3]d", "agent %[2]d sends action %[4]d to node %[3]d",
 	"node %[3]d runs agent %[2]d's order", "agent %[2]d begins a change to %05[4]b", "agent %[2]d goes on with its change", "agent %[2]d dies",
-	"locker %[2]d raises MaxTTL of node %[3]d", "MaxTTL of node %[2]d is lowered",
 }
 
 func (sys *changeSystem) Describe(st search.Step) string {
@@ -319,7 +336,7 @@ func (sys *changeSystem) Weight(st search.Step) int {
 		return 1 + 9*sys.forgets
 	case stepAgent:
 		return 30
-	case stepDie, stepLower:
+	case stepDie:
 		return 4
 	case stepChange:
 		return 4 + 40*sys.eager
@@ -340,8 +357,8 @@ func (s changeState) String() string {
 	var b strings.Builder
 	for i, v := range s.seats {
 		if v.process > 0 {
-			fmt.Fprintf(&b, "[%d: run %d of %d epoch %d gen %d %05b before %05b settled %t ballot %d proposed %d:%05b base %d stripe %d key %d for %d] ", i,
-				v.run, v.process, v.node.Epoch, int(v.gen)-1, v.names, v.before, v.settled, v.ballot, v.proposedBy, v.proposed, v.node.Base, v.node.Stripes[0], v.node.Keys[0].Owner, v.node.Keys[0].Until)
+			fmt.Fprintf(&b, "[%d: run %d of %d epoch %d gen %d %+v before %05b of %d settled %t ballot %d proposed %d:%+v base %d stripe %d key %d for %d] ", i,
+				v.run, v.process, v.node.Epoch, int(v.gen)-1, v.conf, v.before, v.beforeMost, v.settled, v.ballot, v.proposedBy, v.proposed, v.node.Base, v.node.Stripes[0], v.node.Keys[0].Owner, v.node.Keys[0].Until)
 		}
 	}
 	for i, c := range s.lockers {

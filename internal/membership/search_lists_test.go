@@ -36,7 +36,9 @@ var changeWalks = []struct {
 	{"operators whose clocks run fast", 0, 15, 300, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.life, s.drift, s.rates = 64, 8, [3]uint8{16, 15, 17} })
 	}},
-	{"MaxTTL raised and lowered", 3, 40, 600, func() *changeSystem { return lasting() }},
+	{"MaxTTL up and down, strict on and off", 3, 40, 600, func() *changeSystem {
+		return changing(5, 0b00111, func(s *changeSystem) { s.long, s.turns = 8, true })
+	}},
 	{"founding beside changes", 0, 40, 1000, func() *changeSystem {
 		return changing(3, 0b001, func(s *changeSystem) { s.founds = true })
 	}},
@@ -57,8 +59,8 @@ func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
 			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 3000})
 			t.Log(r)
 			testkit.Must(t, r.Err())
-			locks, lists, installs := sampleChanges(sys, 3)
-			t.Logf("%d locks, %d lists put in force and %d installs in 3 walks of 3000 steps", locks, lists, installs)
+			locks, lists, installs := sampleChanges(sys, 5)
+			t.Logf("%d locks, %d lists put in force and %d installs in 5 walks of 3000 steps", locks, lists, installs)
 			if locks < 10 || lists < 3 || installs < 1 {
 				t.Error("too few for these walks to show anything")
 			}
@@ -102,8 +104,8 @@ func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
 			}
 			s = next
 		}
-		for _, l := range s.lists[1:] {
-			if l != 0 {
+		for _, at := range s.lists[1:] {
+			if at.names != 0 {
 				lists++
 			}
 		}
@@ -129,7 +131,7 @@ var slips = []struct {
 	{"putting in force keeps the epoch", slipForceEpoch, 10_000, begun(func(sys *changeSystem, s *changeState) {
 		secondList(sys, s, 0b00111, 0b01111)
 		for n := uint8(1); n < 4; n++ {
-			sys.run(s, n, forcing(&s.seats[n], 3, 0b01110, 0b01111))
+			sys.run(s, n, sys.forcing(&s.seats[n], 3, 0b01110, 0b01111))
 		}
 		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.life}
 		s.lockers[0].at[0].acquire, s.lockers[0].at[2].acquire = true, true
@@ -158,8 +160,8 @@ var slips = []struct {
 			sys.look(&s.agents[2], &s.seats[2], 2)
 			k := &s.agents[1] // the next operator has begun, and has not heard of c
 			k.list, k.tags = 0b00111, 1
-			k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00011, ballot: 3, began: 1, tag: 65}
-			s.seats[0].settledBy(65, 3, 0, 0)
+			k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), ballot: 3, began: 1, tag: 65}
+			s.seats[0].settledBy(65, 3, 0, conf{})
 			sys.look(k, &s.seats[0], 0)
 		})()
 		sys.life = 3
@@ -171,23 +173,18 @@ var slips = []struct {
 		sys.look(&s.agents[2], &s.seats[0], 0)
 		for n := uint8(2); n < 4; n++ {
 			v := &s.seats[n]
-			v.settledBy(1, 1, 1, 0b01110)
+			v.settledBy(1, 1, 1, sys.of(0b01110))
 			sys.look(&s.agents[2], v, n)
-			sys.run(s, n, forcing(v, 3, 0b01110, 0b01111)) // after the joiner has looked
+			sys.run(s, n, sys.forcing(v, 3, 0b01110, 0b01111)) // after the joiner has looked
 		}
 	})},
-	{"the pause goes by the operator's own MaxTTL", slipOwnPause, 20_000, begun(heldLonger(24, 0))},
-	{"the pause ignores what is lowered", slipWasPause, 20_000, begun(heldLonger(8, 24))},
-	{"a longer lease is not written first", slipRaise, 10_000, begun(func(sys *changeSystem, s *changeState) {
-		sys.long, sys.eager = 24, 0
-		secondList(sys, s, 0b00111, 0b01111)
-		s.lockers[0] = lockerOf{list: 0b00111, phase: acquiring, left: sys.long}
-		s.lockers[0].at[0].acquire, s.lockers[0].at[1].acquire = true, true
-		s.agents[0].list, s.agents[0].op = 0b01111, attempt{on: true, wanted: 0b01110, tag: 1}
-		for n := range uint8(4) {
-			sys.look(&s.agents[0], &s.seats[n], n)
-		}
-	})},
+	{"the pause goes by the shortest MaxTTL", slipOwnPause, 20_000, begun(heldLonger(24, 0))},
+	{"the pause ignores the MaxTTL before", slipBeforePause, 20_000, begun(heldLonger(8, 24))},
+	{"a joiner ignores the MaxTTL before", slipBeforeJoin, 20_000, lowered},
+	{"a joiner ignores the MaxTTL proposed", slipProposedJoin, 20_000, raisedByHalf},
+	{"a lease above MaxTTL", slipLease, 20_000, func() *changeSystem {
+		return changing(3, 0b111, func(s *changeSystem) { s.long, s.life, s.forgets, s.faults, s.changes = 24, 3, 1, 20, 0 })
+	}},
 	{"no drift in the pause", noSlip, 10_000, func() *changeSystem {
 		sys := begun(heldByFirst)()
 		sys.life, sys.rates = 64, [3]uint8{16, 15, 17}
@@ -202,17 +199,15 @@ var slips = []struct {
 	{"late answers count", slipLate, 10_000, begun(func(sys *changeSystem, s *changeState) {
 		begunBy(2+sys.life)(sys, s)
 		s.agents[0].seen[1].age = 1 + sys.life // it had accepted then
-		s.agents[0].seen[1].proposedBy, s.agents[0].seen[1].proposed = 1, 0b00011
+		s.agents[0].seen[1].proposedBy, s.agents[0].seen[1].proposed = 1, sys.of(0b00011)
 		v := &s.seats[1] // it has forgotten since, and is back
-		v.process, v.run, v.settler, v.proposedBy, v.proposed = 2, 2, 0, 0, 0
+		v.process, v.run, v.settler, v.proposedBy, v.proposed = 2, 2, 0, 0, conf{}
 		settledByNext(sys, s)
 	})},
 }
 
-// lasting is five with longer leases of one client.
-func lasting() *changeSystem {
-	return changing(5, 0b00111, func(s *changeSystem) { s.long = 8 })
-}
+// of is a configuration with this list.
+func (sys *changeSystem) of(l list) conf { return conf{l, sys.life, sys.strict} }
 
 // eager is five with operators in each other's way, and nodes that forget more often.
 func eager() *changeSystem {
@@ -221,10 +216,10 @@ func eager() *changeSystem {
 
 // secondList is where the second list is in force, on all its nodes.
 func secondList(sys *changeSystem, s *changeState, first, next list) {
-	s.lists[0], s.lists[1] = first, next
+	s.lists[0], s.lists[1] = sys.of(first), sys.of(next)
 	for n := range uint8(mostSeats) {
 		if v := &s.seats[n]; (first | next).has(n) {
-			v.page = page{gen: 2, names: next, before: first, run: 1, most: max(v.most, sys.life)}
+			v.page = page{gen: 2, conf: sys.of(next), before: first, beforeMost: sys.life, run: 1}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -234,10 +229,10 @@ func secondList(sys *changeSystem, s *changeState, first, next list) {
 func settledSecond(sys *changeSystem, s *changeState, left uint8) {
 	secondList(sys, s, 0b00111, 0b01111)
 	k := &s.agents[0]
-	k.list, k.op = 0b01111, attempt{on: true, gen: 1, from: 0b01111, wanted: 0b01110, to: 0b01110, ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
+	k.list, k.op = 0b01111, attempt{on: true, gen: 1, from: sys.of(0b01111), wanted: sys.of(0b01110), to: sys.of(0b01110), ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
 	for n := range uint8(4) {
 		if n > 0 {
-			s.seats[n].settledBy(1, 1, 0, 0)
+			s.seats[n].settledBy(1, 1, 0, conf{})
 		}
 		sys.look(k, &s.seats[n], n)
 	}
@@ -255,18 +250,59 @@ func heldByFirst(sys *changeSystem, s *changeState) {
 
 // heldLonger is heldByFirst with a longer lease, by records with such MaxTTL; the pause has
 // not begun.
-func heldLonger(most, was uint8) func(*changeSystem, *changeState) {
+func heldLonger(most, before uint8) func(*changeSystem, *changeState) {
 	return func(sys *changeSystem, s *changeState) {
 		sys.long, sys.eager = 24, 0
-		for n := range s.seats {
-			s.seats[n].most, s.seats[n].was = most, was
-		}
 		heldByFirst(sys, s)
-		s.agents[0].op.left, s.agents[0].op.to, s.lockers[0].left = 0, 0, sys.long
+		k := &s.agents[0]
+		k.op.from.most, k.op.wanted.most, s.lists[0].most, s.lists[1].most = most, most, max(most, before), most
+		for n := range uint8(4) {
+			s.seats[n].most, s.seats[n].beforeMost = most, before
+			sys.look(k, &s.seats[n], n)
+		}
+		k.op.left, k.op.to, s.lockers[0].left = 0, conf{}, sys.long
 		for n := range 2 {
 			s.seats[n].node.Keys[0].Until = scriptmodel.Tick(sys.long)
 		}
 	}
+}
+
+// lowered is where MaxTTL has just come down, a lock with the longer lease is held, and one of its
+// two nodes forgets.
+func lowered() *changeSystem {
+	return changing(3, 0b111, func(sys *changeSystem) {
+		sys.long, sys.life, sys.changes, sys.faults = 24, 6, 0, 0
+		sys.start = func(s *changeState) {
+			s.lists[0], s.lists[1] = conf{names: 0b111, most: sys.long}, sys.of(0b111)
+			s.lockers[0], s.best = lockerOf{list: 0b111, phase: held, left: sys.long, token: 1}, 1
+			for n := range 3 {
+				v := &s.seats[n]
+				v.page = page{gen: 2, conf: sys.of(0b111), before: 0b111, beforeMost: sys.long, run: 1}
+				v.node.Stripes[0], v.node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.long)}
+			}
+			s.seats[2].node.Keys[0] = scriptmodel.Key{}
+			s.seats[1] = seat{process: 2, epochs: 1}
+		}
+	})
+}
+
+// raisedByHalf is where a longer MaxTTL is accepted by a quorum and was in force on the first node,
+// which granted a lock with the longer lease, and forgot; the second is being told.
+func raisedByHalf() *changeSystem {
+	return changing(3, 0b111, func(sys *changeSystem) {
+		sys.long, sys.life, sys.changes, sys.faults = 24, 6, 0, 0
+		sys.start = func(s *changeState) {
+			next := conf{names: 0b111, most: sys.long}
+			s.lists[1] = next
+			for n := range 2 {
+				s.seats[n].settledBy(1, 1, 1, next)
+			}
+			s.agents[0].sends[1] = send{kind: membership.DoForce, page: page{gen: 2, conf: next, before: 0b111, beforeMost: sys.life}, epoch: uint8(s.seats[1].node.Epoch)}
+			s.lockers[0] = lockerOf{list: 0b111, phase: acquiring, left: sys.long - sys.life}
+			s.lockers[0].at[0].grant, s.lockers[0].at[1].acquire = 1, true
+			rejoining(sys, s, 0, 0b111) // it has waited the shorter time
+		}
+	})
 }
 
 // grownFromOne is where the only node of the list before has forgotten its number.
@@ -304,7 +340,7 @@ func forgottenByOne() *changeSystem {
 }
 
 // settledBy is a node that an operator has settled, with what it has accepted.
-func (v *seat) settledBy(tag, ballot, proposedBy uint8, proposed list) {
+func (v *seat) settledBy(tag, ballot, proposedBy uint8, proposed conf) {
 	v.settled, v.settler, v.ballot, v.proposedBy, v.proposed = true, tag, ballot, proposedBy, proposed
 	v.epochs++
 	v.node.Epoch = scriptmodel.Epoch(v.epochs)
@@ -318,8 +354,8 @@ func rejoining(sys *changeSystem, s *changeState, n uint8, l list) {
 }
 
 // forcing is an order to put the list in force on a node, which is under way.
-func forcing(v *seat, gen uint8, names, before list) send {
-	return send{kind: membership.DoForce, page: page{gen: gen, names: names, before: before}, epoch: uint8(v.node.Epoch)}
+func (sys *changeSystem) forcing(v *seat, gen uint8, names, before list) send {
+	return send{kind: membership.DoForce, page: page{gen: gen, conf: sys.of(names), before: before, beforeMost: sys.life}, epoch: uint8(v.node.Epoch)}
 }
 
 // begunBy is the first operator in the middle of shrinking a, b and c to a and b, settled there.
@@ -327,9 +363,9 @@ func begunBy(asked uint8) func(*changeSystem, *changeState) {
 	return func(sys *changeSystem, s *changeState) {
 		k := &s.agents[0]
 		k.list = 0b00111
-		k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00011, to: 0b00011, ballot: 1, began: 1 + sys.life, left: 1, asked: asked, tag: 1}
+		k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), to: sys.of(0b00011), ballot: 1, began: 1 + sys.life, left: 1, asked: asked, tag: 1}
 		for n := range uint8(2) {
-			s.seats[n].settledBy(1, 1, 0, 0)
+			s.seats[n].settledBy(1, 1, 0, conf{})
 			sys.look(k, &s.seats[n], n)
 		}
 	}
@@ -339,7 +375,7 @@ func begunBy(asked uint8) func(*changeSystem, *changeState) {
 // settled b and c since.
 func overtaken(sys *changeSystem, s *changeState) {
 	begunBy(1)(sys, s)
-	s.seats[0].proposedBy, s.seats[0].proposed = 1, 0b00011
+	s.seats[0].proposedBy, s.seats[0].proposed = 1, sys.of(0b00011)
 	sys.look(&s.agents[0], &s.seats[0], 0)
 	settledByNext(sys, s)
 }
@@ -348,9 +384,9 @@ func overtaken(sys *changeSystem, s *changeState) {
 func settledByNext(sys *changeSystem, s *changeState) {
 	k := &s.agents[1]
 	k.list, k.tags = 0b00111, 1
-	k.op = attempt{on: true, gen: 0, from: 0b00111, wanted: 0b00110, to: 0b00110, ballot: 2, began: 1 + sys.life, left: 1, tag: 65}
+	k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00110), to: sys.of(0b00110), ballot: 2, began: 1 + sys.life, left: 1, tag: 65}
 	for n := uint8(1); n < 3; n++ {
-		s.seats[n].settledBy(65, 2, 0, 0)
+		s.seats[n].settledBy(65, 2, 0, conf{})
 		sys.look(k, &s.seats[n], n)
 	}
 }
@@ -358,11 +394,11 @@ func settledByNext(sys *changeSystem, s *changeState) {
 // decided is where b and c have accepted the list of both by the second ballot, and c is being
 // told so; a has another, by the first.
 func decided(sys *changeSystem, s *changeState) {
-	s.seats[0].settledBy(1, 1, 1, 0b00011)
+	s.seats[0].settledBy(1, 1, 1, sys.of(0b00011))
 	for n := 1; n < 3; n++ {
-		s.seats[n].settledBy(2, 2, 2, 0b00110)
+		s.seats[n].settledBy(2, 2, 2, sys.of(0b00110))
 	}
-	s.agents[0].sends[2] = forcing(&s.seats[2], 2, 0b00110, 0b00111)
+	s.agents[0].sends[2] = sys.forcing(&s.seats[2], 2, 0b00110, 0b00111)
 }
 
 // begun is eager, in the middle of something.

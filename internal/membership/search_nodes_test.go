@@ -2,7 +2,6 @@ package membership_test
 
 import (
 	"sync"
-	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/membership"
@@ -81,12 +80,6 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	if sys.drops && v.node.Keys[0].Owner != scriptmodel.Nobody {
 		put(dropKey, func(v *server, _ *memberState) { v.node.Drop(0) })
 	}
-	if sys.lowers {
-		sys.lower(s, n, put)
-	}
-	if sys.strict == strictFirst && v.member() && !v.strict && s.clients[0].visits[n].acquire {
-		put(writeStrict, func(v *server, _ *memberState) { v.strict = true })
-	}
 	if int(n) >= sys.faulty || s.faults == 0 {
 		return
 	}
@@ -133,36 +126,6 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 	}
 	if sys.flush {
 		put(flushAll, func(v *server, s *memberState) { s.faults--; v.data = data{} })
-	}
-}
-
-// lower yields the two steps of lower.lua, each once and on all nodes that have a
-// record, and that the client with the longer leases raises MaxTTL again.
-func (sys *memberSystem) lower(s *memberState, n uint8, put func(uint8, func(*server, *memberState))) {
-	if k := &s.clients[0]; s.servers[n].member() && s.servers[n].maxTTL < sys.life && k.phase == acquiring && k.visits[n].acquire {
-		put(raiseMaxTTL, func(v *server, _ *memberState) { v.maxTTL = sys.life })
-	}
-	all := func(change func(*server)) func(*server, *memberState) {
-		return func(_ *server, s *memberState) {
-			for i := range sys.nodes {
-				v := &s.servers[i]
-				if v.cluster == 0 {
-					continue
-				}
-				if change(v); sys.mistake != mistakeLowerSilent {
-					v.epochs++
-					v.node.Epoch = scriptmodel.Epoch(v.epochs)
-				}
-			}
-			s.lowered++
-		}
-	}
-	switch {
-	case n > 0:
-	case s.lowered == 0:
-		put(lowerMaxTTL, all(func(v *server) { v.was, v.maxTTL, v.due = v.maxTTL, 1, v.maxTTL }))
-	case s.lowered == 1 && (s.servers[sys.nodes-1].due == 0 || sys.mistake == mistakeLowerAtOnce):
-		put(dropMaxTTL, all(func(v *server) { v.was = 0 }))
 	}
 }
 
@@ -227,13 +190,11 @@ func (sys *memberSystem) looks(s *memberState, k *joiner, n uint8) bool {
 	}
 	for i := range sys.nodes {
 		w := k.waits[i]
-		for wait := sys.shortest(); wait <= sys.waits(); wait++ {
-			if w.nonce == 0 || w.age < wait {
-				continue
-			}
-			if !g.answered || !sys.ageless() && g.age+wait > w.age {
-				return true
-			}
+		if w.nonce == 0 || w.age < sys.waits() {
+			continue
+		}
+		if !g.answered || !sys.ageless() && g.age+sys.waits() > w.age {
+			return true
 		}
 	}
 	return false
@@ -247,14 +208,6 @@ func (sys *memberSystem) waits() uint8 {
 	return sys.life
 }
 
-// shortest is the shortest wait: where MaxTTL is lowered it may be any up to waits.
-func (sys *memberSystem) shortest() uint8 {
-	if sys.lowers {
-		return 1
-	}
-	return sys.waits()
-}
-
 func aged(g glimpse, age uint8) glimpse {
 	g.age = age
 	return g
@@ -265,7 +218,7 @@ func (sys *memberSystem) glimpse(v *server) glimpse {
 	return glimpse{
 		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
 		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
-		returned: v.returned(), maxTTL: v.maxTTL, was: v.was, strict: v.strict,
+		returned: v.returned(), strict: v.strict,
 	}
 }
 
@@ -315,8 +268,7 @@ func (sys *memberSystem) install(v *server, o order) {
 	v.node.Epoch = scriptmodel.Epoch(v.epochs)
 	v.node.Base = max(v.node.Base, o.base)
 	v.cluster, v.run, v.nonce, v.onRun = o.cluster, o.run, 0, 0
-	v.maxTTL, v.was = o.maxTTL, 0
-	v.strict = v.strict || o.strict
+	v.strict = o.strict
 }
 
 // nowInstant is the joiner's present, in the rules' own terms.
@@ -343,15 +295,7 @@ func (sys *memberSystem) observation(g glimpse) membership.Observation {
 	var rec *membership.Record
 	if g.cluster != 0 {
 		r := recordOf(word('e', g.epoch), word('c', g.cluster), word('r', g.run), nodeNames[:sys.nodes], sys.config(0).MaxTTL, 0)
-		if sys.lowers {
-			r = recordOf(r.Epoch, r.Cluster, r.Run, r.Names, time.Duration(g.maxTTL)*unit, 0)
-			if sys.mistake != mistakeWaitsByNew {
-				r.Was = time.Duration(g.was) * unit
-			}
-		}
-		if g.strict {
-			r = asStrict(r)
-		}
+		r.Strict = g.strict
 		rec = &r
 	}
 	s := observed(at, word('r', g.process), rec, quorum.Token(g.largest), noticeOf(word('n', g.nonce), word('r', g.onRun)))
@@ -420,9 +364,6 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, ad
 	}
 	o := order{nonce: k.waits[n].nonce, run: k.waits[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record.Base)}
 	o.strict = p.Record.Strict && sys.mistake != mistakeMarkLost
-	if sys.lowers {
-		o.maxTTL = uint8(p.Record.MaxTTL / unit)
-	}
 	for id := range uint8(2 + mostJoiners) {
 		if p.Record.Cluster == word('c', id) {
 			o.cluster = id

@@ -59,31 +59,50 @@ func (sys *changeSystem) agent(s *changeState, j uint8, yield yieldChange) {
 // enlist gives an agent a list: one that was in force, or for an operator the longer one of
 // a change of the latest.
 func (sys *changeSystem) enlist(s *changeState, j uint8, put func(search.Step, func(*agent, *changeState))) {
-	latest := sys.first
-	for g, l := range s.lists {
+	latest := s.lists[0]
+	for g, at := range s.lists {
+		l := at.names
 		if l == 0 {
 			continue
 		}
-		latest = l
-		if !slices.Contains(s.lists[:g], l) {
+		latest = at
+		if !slices.ContainsFunc(s.lists[:g], func(c conf) bool { return c.names == l }) {
 			put(search.Step{Kind: stepAgent, A: j, C: uint8(l)}, func(k *agent, _ *changeState) { k.list = l })
 		}
 	}
-	if int(j) >= sys.operators || s.changes == 0 || s.lists[mostGens-2] != 0 {
+	if int(j) >= sys.operators || s.changes == 0 || s.lists[mostGens-2].names != 0 {
 		return
 	}
 	for l := range list(1 << sys.seats) {
-		differs := (l ^ latest).size()
-		if l == 0 || differs > 1 && (differs > 2 || sys.slip != slipByTwo && sys.slip != slipSwap || ((l|latest) != l && (l|latest) != latest) != (sys.slip == slipSwap)) {
+		both, differs := l|latest.names, (l ^ latest.names).size()
+		if l == 0 || differs > 1 && (differs > 2 || sys.slip != slipByTwo && sys.slip != slipSwap || (both != l && both != latest.names) != (sys.slip == slipSwap)) {
 			continue
 		}
-		put(search.Step{Kind: stepChange, A: j, C: uint8(l)}, func(k *agent, s *changeState) {
-			s.changes--
-			k.list = l | latest
-			k.tags = k.tags%63 + 1
-			k.op = attempt{on: true, wanted: l, tag: j<<6 | k.tags}
-		})
+		for i, to := range sys.turned(conf{l, latest.most, latest.strict}) {
+			put(search.Step{Kind: stepChange, A: j, B: uint8(i), C: uint8(l)}, func(k *agent, s *changeState) {
+				s.changes--
+				k.list = both
+				k.tags = k.tags%63 + 1
+				k.op = attempt{on: true, closes: to == latest, wanted: to, tag: j<<6 | k.tags}
+			})
+		}
 	}
+}
+
+// turned are the configurations that an operator may want with this list.
+func (sys *changeSystem) turned(c conf) []conf {
+	out := []conf{c}
+	if sys.long != 0 {
+		most := sys.life
+		if c.most == sys.life {
+			most = sys.long
+		}
+		out = append(out, conf{c.names, most, c.strict})
+	}
+	if sys.turns {
+		out = append(out, conf{c.names, c.most, !c.strict})
+	}
+	return out
 }
 
 // look reads a node.
@@ -121,10 +140,10 @@ func (sys *changeSystem) observation(g sight, _ list) membership.Observation {
 	var rec *membership.Record
 	if g.gen != 0 {
 		r := recordOf(word('e', g.epoch), "c1", word('r', g.run), g.names.names(), time.Duration(g.most)*unit, 0)
-		r.Was, r.Strict = time.Duration(g.was)*unit, g.strict
-		r.Gen, r.Before, r.Settled, r.Ballot = int(g.gen)-1, g.before.names(), g.settled, uint64(g.ballot)
+		r.Configuration = g.rules()
+		r.Gen, r.Before, r.BeforeMaxTTL, r.Settled, r.Ballot = int(g.gen)-1, g.before.names(), time.Duration(g.beforeMost)*unit, g.settled, uint64(g.ballot)
 		if g.proposedBy != 0 {
-			r.Proposed = membership.Proposed{Ballot: uint64(g.proposedBy), Names: g.proposed.names()}
+			r.Proposed = membership.Proposed{Ballot: uint64(g.proposedBy), Configuration: g.proposed.rules()}
 		}
 		r.Base = quorum.Token(g.base)
 		rec = &r
@@ -149,7 +168,7 @@ func (sys *changeSystem) view(k *agent, alter func(uint8, *membership.Observatio
 	if sys.slip == slipAtOnce {
 		maxTTL = 0
 		for i := range nodes {
-			nodes[i].Record.MaxTTL = 0
+			nodes[i].Record.MaxTTL, nodes[i].Record.BeforeMaxTTL, nodes[i].Record.Proposed.MaxTTL = 0, 0, 0
 		}
 	}
 	return membership.NewView(membership.NewConfig(names, maxTTL, false), nodes, waits)
@@ -174,8 +193,13 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 		return a
 	}
 	v := sys.view(k, func(_ uint8, o *membership.Observation) {
-		if sys.slip == slipOneList {
+		switch sys.slip { //nolint:exhaustive // the others are no joiner's
+		case slipOneList:
 			o.Record.Before, o.Record.Proposed = nil, membership.Proposed{}
+		case slipBeforeJoin:
+			o.Record.BeforeMaxTTL = 0
+		case slipProposedJoin:
+			o.Record.Proposed.MaxTTL = 0
 		}
 	})
 	p := v.Next(k.list.indexOf(n), nowInstant, proposalOf("c1", 0, false))
@@ -194,21 +218,20 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 // sendOf is a plan as it is sent.
 func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 	o := send{kind: p.Action, epoch: k.seen[n].epoch, base: scriptmodel.Number(p.Record.Base)}
-	o.gen, o.names, o.before = uint8(p.Record.Gen)+1, listOf(p.Record.Names), listOf(p.Record.Before)
-	o.most, o.strict = uint8(p.Record.MaxTTL/unit), p.Record.Strict
+	o.gen, o.conf, o.before, o.beforeMost = uint8(p.Record.Gen)+1, confOf(p.Record.Configuration), listOf(p.Record.Before), uint8(p.Record.BeforeMaxTTL/unit)
 	o.settled, o.ballot = p.Record.Settled, uint8(p.Record.Ballot)
-	o.proposedBy, o.proposed = uint8(p.Record.Proposed.Ballot), listOf(p.Record.Proposed.Names)
+	o.proposedBy, o.proposed = uint8(p.Record.Proposed.Ballot), confOf(p.Record.Proposed.Configuration)
 	switch p.Action { //nolint:exhaustive // the others send nothing that matters here
 	case membership.DoInstall:
 		o.nonce, o.run, o.epoch = k.waits[n].nonce, k.waits[n].run, 0
 		if sys.slip == slipCopies {
-			o.proposedBy, o.proposed = 0, 0
+			o.proposedBy, o.proposed = 0, conf{}
 		}
 		if sys.slip == slipSettledJoins {
 			o.settled = false
 		}
 		o.strict = o.strict && sys.slip != slipStrict
-	case membership.DoForce, membership.DoAmend:
+	case membership.DoForce:
 	case membership.DoSettle:
 		o.tag = k.op.tag
 	case membership.DoAccept:
@@ -228,7 +251,6 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 		if v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
 			return
 		}
-		o.strict = o.strict || v.strict
 		v.page = o.page
 		v.page.run = o.run
 		v.page.nonce, v.page.onRun = 0, 0
@@ -240,8 +262,6 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 		return
 	}
 	switch o.kind { //nolint:exhaustive // the others are not sent
-	case membership.DoAmend:
-		v.most, v.strict = max(v.most, o.most), v.strict || o.strict
 	case membership.DoSettle:
 		if v.gen != o.gen || v.ballot >= o.ballot && sys.slip != slipBallots {
 			return
@@ -259,7 +279,7 @@ func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 		if v.gen >= o.gen {
 			return
 		}
-		v.gen, v.names, v.before, v.settled, v.ballot, v.proposedBy, v.proposed = o.gen, o.names, o.before, false, 0, 0, 0
+		v.gen, v.conf, v.before, v.beforeMost, v.settled, v.ballot, v.proposedBy, v.proposed = o.gen, o.conf, o.before, o.beforeMost, false, 0, 0, conf{}
 		sys.renew(v, o)
 		sys.enter(s, v)
 	}
@@ -272,11 +292,11 @@ func (sys *changeSystem) renew(v *seat, o send) {
 	v.node.Base = max(v.node.Base, o.base)
 }
 
-// enter notes which list the generation has.
+// enter notes which configuration the generation has.
 func (sys *changeSystem) enter(s *changeState, v *seat) {
-	if at := &s.lists[min(int(v.gen)-1, mostGens-1)]; *at == 0 {
-		*at = v.names
-	} else if *at != v.names {
+	if at := &s.lists[min(int(v.gen)-1, mostGens-1)]; at.names == 0 {
+		*at = v.conf
+	} else if *at != v.conf {
 		s.broken = true
 	}
 }
@@ -284,12 +304,6 @@ func (sys *changeSystem) enter(s *changeState, v *seat) {
 // think goes on with an operator's change.
 func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*agent, *changeState))) {
 	v := sys.view(k, func(n uint8, o *membership.Observation) {
-		if sys.slip == slipOwnPause {
-			o.Record.MaxTTL, o.Record.Was = 0, 0
-		}
-		if sys.slip == slipWasPause {
-			o.Record.Was = 0
-		}
 		if sys.slip == slipBallots && (k.op.tag == 0 || k.seen[n].settler != k.op.tag) {
 			o.Record.Ballot = 0
 		}
@@ -312,8 +326,14 @@ func (sys *changeSystem) think(k *agent, j uint8, put func(search.Step, func(*ag
 		}
 	}
 	after, turn := c.Next(v, nowInstant)
-	if sys.slip == slipPause && after.Until > nowInstant {
-		after.Until = nowInstant
+	switch {
+	case sys.slip == slipPause:
+		after.Until = min(after.Until, nowInstant)
+	case c.Until != 0 || after.Until == 0:
+	case sys.slip == slipOwnPause:
+		after.Until = nowInstant.Add(sys.maxTTL())
+	case sys.slip == slipBeforePause:
+		after.Until = nowInstant.Add(c.From.MaxTTL)
 	}
 	if turn.Stage == membership.Accepting && (sys.slip == slipAccept || sys.slip == slipFewAccept && turn.Done == turn.Of-1) {
 		turn = forcedBy(after, v)
@@ -343,7 +363,7 @@ func forcedBy(c membership.Change, v membership.View) membership.Turn {
 	for i, o := range v.Nodes {
 		if o.Answered && o.Recorded && o.Record.Gen == c.Gen {
 			turn.Do = append(turn.Do, membership.Task{Node: i, Plan: membership.Plan{Action: membership.DoForce, Record: membership.Record{
-				Epoch: o.Record.Epoch, Gen: c.Gen + 1, Names: c.To, Before: c.From, Base: c.Largest,
+				Epoch: o.Record.Epoch, Gen: c.Gen + 1, Configuration: c.To, Before: c.From.Names, BeforeMaxTTL: c.From.MaxTTL, Base: c.Largest,
 			}}})
 		}
 	}
@@ -353,30 +373,21 @@ func forcedBy(c membership.Change, v membership.View) membership.Turn {
 // changeOf is the attempt in the rules' own terms; it begins with NewChange.
 func (sys *changeSystem) changeOf(k *agent, v membership.View) (membership.Change, bool) {
 	op := k.op
-	if op.from == 0 { // not begun
-		kind, name := membership.Closing, ""
-		if gone := k.list &^ op.wanted; gone != 0 {
-			kind, name = membership.Shrinking, gone.names()[0]
-		}
+	if op.from.names == 0 { // not begun
 		if sys.slip == slipByTwo || sys.slip == slipSwap {
 			return sys.byTwo(v, op), true
 		}
-		c, err := membership.NewChange(v, kind, name)
-		if kind == membership.Closing && err != nil { // or its list has a node more than the records say
-			for _, name := range k.list.names() {
-				if c, err = membership.NewChange(v, membership.Adding, name); err == nil {
-					break
-				}
-			}
+		to := op.wanted.rules()
+		w := membership.Wanted{Add: to.Names, Remove: (k.list &^ op.wanted.names).names(), MaxTTL: to.MaxTTL, Strict: &to.Strict}
+		if op.closes {
+			w = membership.Wanted{}
 		}
+		c, err := membership.NewChange(v, w)
 		return c, err == nil
 	}
 	c := membership.Change{
-		Cluster: "c1", Gen: int(op.gen), From: op.from.names(), Wanted: op.wanted.names(), Ballot: uint64(op.ballot), Largest: quorum.Token(op.largest),
+		Cluster: "c1", Gen: int(op.gen), From: op.from.rules(), Wanted: op.wanted.rules(), To: op.to.rules(), Ballot: uint64(op.ballot), Largest: quorum.Token(op.largest),
 		Marks: make([]string, k.list.size()),
-	}
-	if op.to != 0 {
-		c.To = op.to.names()
 	}
 	for n := range uint8(sys.seats) {
 		if k.list.has(n) && k.seen[n].settler == op.tag {
@@ -397,10 +408,10 @@ func (sys *changeSystem) changeOf(k *agent, v membership.View) (membership.Chang
 
 // byTwo is a change of two nodes at once, which the library refuses.
 func (sys *changeSystem) byTwo(v membership.View, op attempt) membership.Change {
-	c := membership.Change{Cluster: "c1", Wanted: op.wanted.names()}
+	c := membership.Change{Cluster: "c1", Wanted: op.wanted.rules()}
 	for _, o := range v.Nodes {
-		if o.Recorded && (c.From == nil || o.Record.Gen > c.Gen) {
-			c.Gen, c.From = o.Record.Gen, o.Record.Names
+		if o.Recorded && (c.From.Names == nil || o.Record.Gen > c.Gen) {
+			c.Gen, c.From = o.Record.Gen, o.Record.Configuration
 		}
 	}
 	return c
@@ -413,7 +424,7 @@ func (sys *changeSystem) keep(k *agent, c membership.Change) {
 		k.tags = k.tags%63 + 1
 		op.tag = op.tag&^63 | k.tags
 	}
-	op.gen, op.from, op.wanted, op.to, op.ballot = uint8(c.Gen), listOf(c.From), listOf(c.Wanted), listOf(c.To), uint8(c.Ballot)
+	op.gen, op.from, op.wanted, op.to, op.ballot = uint8(c.Gen), confOf(c.From), confOf(c.Wanted), confOf(c.To), uint8(c.Ballot)
 	op.largest = scriptmodel.Number(c.Largest)
 	since := func(at clock.Instant) uint8 {
 		if at == 0 {

@@ -1,8 +1,6 @@
 package membership_test
 
 import (
-	"slices"
-
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/scriptmodel"
 	"github.com/quorumkit/redlock/internal/search"
@@ -12,7 +10,7 @@ type yieldMember = func(search.Step, memberState)
 
 // Next: what clients and joiners decide, what arrives, what goes wrong, and time.
 func (sys *memberSystem) Next(s memberState, yield yieldMember) {
-	if sys.strict != notStrict {
+	if sys.strict {
 		yield = sys.marking(yield)
 	}
 	if n, changed := sys.tick(s); changed {
@@ -25,7 +23,7 @@ func (sys *memberSystem) Next(s memberState, yield yieldMember) {
 			for n := range uint8(sys.nodes) {
 				sys.arrive(&s, c, n, yield)
 			}
-		} else if !begun || sys.lowers || sys.strict == strictFirst { // clients are alike until they begin, unless their leases or options differ
+		} else if !begun { // clients are alike until they begin
 			begun = true
 			yield(search.Step{Kind: beginClient, A: c}, sys.begin(s, c))
 		}
@@ -54,7 +52,6 @@ func (sys *memberSystem) tick(s memberState) (memberState, bool) {
 	for i := range sys.nodes {
 		v, r := &s.servers[i], sys.rate(i)
 		runData(&v.node, r)
-		down(&v.due, 1)
 		if v.isSaved {
 			runData(&v.saved.node, r)
 		}
@@ -85,7 +82,7 @@ func (sys *memberSystem) tick(s memberState) (memberState, bool) {
 // ageless: where one node at most is blank, a joiner keeps only what it read
 // after that node's wait, and so need not know when that was.
 func (sys *memberSystem) ageless() bool {
-	return sys.lean && sys.faulty == 1 && !sys.racing && !sys.lowers
+	return sys.lean && sys.faulty == 1 && !sys.racing
 }
 
 // lapse: where nothing is released or extended, a client whose validity is over
@@ -130,32 +127,26 @@ func runData(n *scriptmodel.Node, r uint8) {
 }
 
 // lease is what a client takes, and validity what it trusts of it.
-func (sys *memberSystem) lease(c uint8) scriptmodel.Tick {
-	if sys.lowers && c > 0 {
-		return 1
-	}
+func (sys *memberSystem) lease() scriptmodel.Tick {
 	if sys.mistake == mistakeLongLease {
 		return scriptmodel.Tick(2 * sys.life)
 	}
 	return scriptmodel.Tick(sys.life)
 }
 
-func (sys *memberSystem) validity(c uint8) uint8 {
+func (sys *memberSystem) validity() uint8 {
 	if sys.mistake == mistakeNoDrift {
-		return uint8(sys.lease(c))
+		return uint8(sys.lease())
 	}
-	return uint8(sys.lease(c)) - sys.drift
+	return uint8(sys.lease()) - sys.drift
 }
 
 // begin sends an acquire to every node.
 func (sys *memberSystem) begin(s memberState, c uint8) memberState {
 	k := &s.clients[c]
-	k.phase, k.left, k.floor = acquiring, sys.validity(c), s.best
+	k.phase, k.left, k.floor = acquiring, sys.validity(), s.best
 	for n := range sys.nodes {
 		k.visits[n].acquire = true
-		if v := &s.servers[n]; sys.lowers && c == 0 && v.maxTTL == sys.life {
-			k.visits[n].fit = uint8(v.node.Epoch)
-		}
 	}
 	return s
 }
@@ -193,9 +184,6 @@ func (sys *memberSystem) act(s *memberState, c uint8, yield yieldMember) {
 // settle yields what the client makes of the grants that are there, or of any part of them.
 func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	k, votes := &s.clients[c], make([]quorum.Vote, sys.nodes)
-	if sys.tooLong(k, c) {
-		return
-	}
 	sys.parts(func(n int) bool { return k.visits[n].grant != 0 }, func(in func(int) bool) {
 		for n := range votes {
 			votes[n] = quorum.Vote{}
@@ -227,13 +215,6 @@ func (sys *memberSystem) settle(s *memberState, c uint8, yield yieldMember) {
 	})
 }
 
-// tooLong tells whether a round in which MaxTTL may have been raised, from one unit, took as
-// long: a node that forgot meanwhile may be back.
-func (sys *memberSystem) tooLong(k *client, c uint8) bool {
-	fresh := slices.ContainsFunc(k.visits[:sys.nodes], func(v visit) bool { return v.grant != 0 && v.fresh })
-	return fresh && sys.mistake != mistakeLongRound && k.left < sys.validity(c)
-}
-
 // parts calls f with every part of the nodes that fit.
 func (sys *memberSystem) parts(fits func(int) bool, f func(in func(int) bool)) {
 	all := 0
@@ -250,9 +231,6 @@ func (sys *memberSystem) parts(fits func(int) bool, f func(in func(int) bool)) {
 // settleRaised yields the lock, once a quorum holds exactly the target.
 func (sys *memberSystem) settleRaised(s *memberState, c uint8, yield yieldMember) {
 	k, exact := &s.clients[c], 0
-	if sys.tooLong(k, c) {
-		return
-	}
 	for n := range sys.nodes {
 		if v := &k.visits[n]; v.known && v.grant == k.target || v.raised {
 			exact++
@@ -274,10 +252,9 @@ func (sys *memberSystem) win(s memberState, c uint8, t scriptmodel.Number) membe
 		}
 	}
 	s.best = max(s.best, t)
-	s.bound = s.bound || sys.strict == strictFirst && c == 0
 	for n := range sys.nodes { // what no decision asks for any more
 		v := &k.visits[n]
-		v.grant, v.known, v.raised, v.raise, v.fit, v.fresh = 0, false, false, false, 0, false
+		v.grant, v.known, v.raised, v.raise = 0, false, false, false
 	}
 	return s
 }
@@ -286,7 +263,7 @@ func (sys *memberSystem) win(s memberState, c uint8, t scriptmodel.Number) membe
 func (sys *memberSystem) extend(s memberState, c uint8) memberState {
 	k := &s.clients[c]
 	k.rounds++
-	k.more = sys.validity(c)
+	k.more = sys.validity()
 	for n := range sys.nodes {
 		v := &k.visits[n]
 		v.extend, v.confirmed, v.gone = true, false, false
@@ -324,7 +301,7 @@ func (sys *memberSystem) end(s memberState, c uint8) memberState {
 	for n := range sys.nodes {
 		v := &k.visits[n]
 		v.until, v.release = s.servers[n].epochs+1, sys.releases
-		v.grant, v.known, v.raised, v.confirmed, v.gone, v.fit, v.fresh = 0, false, false, false, false, 0, false
+		v.grant, v.known, v.raised, v.confirmed, v.gone = 0, false, false, false, false
 	}
 	return s
 }
@@ -354,9 +331,7 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 	k := &s.clients[c]
 	link := &k.visits[n]
 	votes, epoch := sys.votes(&s.servers[n], link)
-	votes = votes && (!sys.lowers || sys.mistake == mistakeLowerSilent || scriptmodel.Tick(s.servers[n].maxTTL) >= sys.lease(c)) // it was read under this epoch
-	votes = votes && sys.bindable(&s.servers[n], c)
-	owner, life := ownerOf(c), sys.lease(c)
+	owner, life := ownerOf(c), sys.lease()
 	counts := !sys.follows || s.servers[n].run == s.servers[n].process // by the look behind the command
 	at := func(kind uint8, ok bool, run func(*visit, *scriptmodel.Node)) {
 		if !ok {
@@ -370,9 +345,6 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 		if sys.swaps && kind != takeRelease {
 			next.vote(n, uint8(epoch))
 		}
-		if sys.strict == strictFirst && c == 0 && next.clients[c].visits[n].grant != 0 {
-			next.servers[n].granted = true
-		}
 		if next != *s {
 			yield(search.Step{Kind: kind, A: c, B: n}, next)
 		}
@@ -381,7 +353,6 @@ func (sys *memberSystem) arrive(s *memberState, c, n uint8, yield yieldMember) {
 		l.acquire = false
 		if g := node.Acquire(0, scriptmodel.Acquire{Owner: owner, Life: life, Epoch: epoch}, sys.flaw); g > 0 && counts && k.phase == acquiring {
 			l.grant = scriptmodel.Number(g)
-			l.fresh = sys.lowers && c == 0 && l.fit != uint8(epoch)
 		}
 	})
 	at(takeRaise, votes && link.raise, func(l *visit, node *scriptmodel.Node) {

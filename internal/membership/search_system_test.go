@@ -41,13 +41,8 @@ const (
 	mistakeLongLease    // a lease above MaxTTL
 	mistakeEpochReturns // an epoch that another followed votes again
 	mistakeNoHistory    // an identity is the run_id alone
-	mistakeLowerAtOnce  // MaxTTL is lowered without the wait
-	mistakeLowerSilent  // lowering begins no epoch
-	mistakeWaitsByNew   // waits go by the new MaxTTL while it is lowered
-	mistakeLongRound    // a round counts that took longer than the MaxTTL that was raised
 	mistakeMarkIgnored  // a founder does not look at the records' mark of strict recovery
 	mistakeMarkLost     // an install does not have the mark
-	mistakeMarkLater    // a client with the option counts votes of nodes without it
 	mistakeOldReads     // a founder believes reads from before its waits
 	mistakeNoneLeft     // of the property: a founding where no record is left counts too
 )
@@ -83,9 +78,8 @@ type memberSystem struct {
 	follows                 bool                              // the same for REPLICAOF its own lagging standby, and back
 	swaps                   bool                              // the same for SWAPDB: two data sets, one of them in force
 	extends                 uint8                             // extensions a lock may have, each with a re-seed
-	lowers                  bool                              // MaxTTL, on each node, from life to 1; the first client takes life, the others 1
 	releases                bool                              // locks are released, attempts rolled back
-	strict                  strictness                        // strict recovery
+	strict                  bool                              // the cluster was founded with strict recovery
 	founding                bool                              // the nodes are blank in the beginning
 	racing                  bool                              // joiners look at every node, not only at what a blank one needs
 	frozen                  bool                              // joiners decide nothing more: what they sent is under way
@@ -105,8 +99,7 @@ type memberSystem struct {
 type data struct {
 	node                       scriptmodel.Node
 	cluster, run, nonce, onRun uint8 // the record (cluster 0 if none) and the notice
-	maxTTL, was                uint8 // of the record, in units, where MaxTTL is lowered; else 0
-	strict, granted            bool  // of the record; it has granted the lock to a client with the option
+	strict                     bool  // of the record
 }
 
 // server is one node: its data, its disk, its process.
@@ -118,7 +111,6 @@ type server struct {
 	read           bool  // of mistakeOtherConnection: a client has read a member, and loads
 	process        uint8 // its identity
 	epochs, nonces uint8 // so many were given out
-	due            uint8 // until the old MaxTTL may go
 	voted          uint8 // the last epoch that it voted under, where data are swapped
 }
 
@@ -128,8 +120,6 @@ type visit struct {
 	late                                    bool // sent before the epoch that votes now did
 
 	grant     scriptmodel.Number // the reply to the acquire
-	fit       uint8              // the epoch under which the node had the longer MaxTTL when the round began; 0 if it had not
-	fresh     bool               // its grant is under another
 	known     bool               // it was among those that the raise round began with
 	raised    bool
 	confirmed bool
@@ -159,7 +149,6 @@ type glimpse struct {
 	nonce, onRun        uint8
 	largest             scriptmodel.Number
 	returned, strict    bool // its epoch has ended; its record is strict
-	maxTTL, was         uint8
 	age                 uint8
 }
 
@@ -169,7 +158,6 @@ type patience struct{ nonce, run, age uint8 }
 // order is an install under way.
 type order struct {
 	nonce, run, cluster uint8
-	maxTTL              uint8
 	strict              bool
 	base                scriptmodel.Number
 }
@@ -185,10 +173,9 @@ type memberState struct {
 	clients [mostClients]client
 	joiners [mostJoiners]joiner
 	faults  uint8 // left
-	lowered uint8 // steps of lowering that were done
 	best    scriptmodel.Number
 
-	bound, gone, again bool // of strict recovery: see strictness
+	gone, again bool // of a strict cluster: no record was left; it was founded again before
 }
 
 func (sys *memberSystem) Init() (s memberState) {
@@ -196,16 +183,12 @@ func (sys *memberSystem) Init() (s memberState) {
 	for i := range sys.nodes {
 		v := &s.servers[i]
 		v.process = 1
-		if sys.lowers {
-			v.maxTTL = sys.life
-		}
 		if !sys.founding {
 			v.cluster, v.run, v.loaded = 1, 1, true
 			v.node.Epoch, v.epochs = 1, 1
-			v.strict = sys.strict == strictAll
+			v.strict = sys.strict
 		}
 	}
-	s.bound = sys.strict == strictAll
 	if sys.start != nil {
 		sys.start(sys, &s)
 	}
@@ -330,10 +313,6 @@ const (
 	dropKey
 	swapData
 	followStandby
-	lowerMaxTTL
-	dropMaxTTL
-	raiseMaxTTL
-	writeStrict
 )
 
 var stepTexts = [...]string{
@@ -346,8 +325,7 @@ var stepTexts = [...]string{
 	"server %[2]d gets a notice", "joiner %[2]d reads server %[3]d", "joiner %[2]d gets no answer of server %[3]d",
 	"joiner %[2]d sends an install for server %[3]d", "server %[3]d runs joiner %[2]d's install",
 	"server %[2]d drops its key", "server %[2]d swaps its data",
-	"server %[2]d takes its standby's data", "MaxTTL of server %[2]d is lowered", "the old MaxTTL of server %[2]d is dropped",
-	"the first client raises MaxTTL on server %[2]d", "server %[2]d is made strict",
+	"server %[2]d takes its standby's data",
 }
 
 func (sys *memberSystem) Describe(st search.Step) string {
@@ -396,9 +374,6 @@ var nodeNames = [...]string{"a", "b", "c", "d", "e"}
 
 func (sys *memberSystem) config(j uint8) membership.Config {
 	maxTTL := time.Duration(sys.life) * unit
-	if sys.lowers {
-		maxTTL = unit
-	}
 	if sys.mistake == mistakeRejoinAtOnce {
 		maxTTL = 0
 	}

@@ -22,7 +22,7 @@ func TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore(t *testing.T) {
 		old := locktest.LockerWith(t, y.clients[:3], redlock.WithNodeNames(y.names[:3]...), redlock.WithHolder("old"), redlock.WithTTL(redlock.DefaultMaxTTL))
 		locks := heldBy(t, old, 1)
 		add := func(name string, o redlock.ChangeOptions, which ...int) error {
-			return y.locker(t, which...).Cluster().Add(t.Context(), name, o)
+			return y.locker(t, which...).Cluster().Change(t.Context(), redlock.Wanted{Add: []string{name}}, o)
 		}
 		testkit.Must(t, add("node-3", redlock.ChangeOptions{}, 0, 1, 2, 3))
 		unknown := 0
@@ -51,9 +51,9 @@ func TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore(t *testing.T) {
 		testkit.Must(t, add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4))
 		testkit.Must(t, add("node-4", redlock.ChangeOptions{}, 0, 1, 2, 3, 4))
 		wantHeldNot := heldBy(t, y.locker(t, 0, 1, 2, 3), 1)
-		testkit.Must(t, y.locker(t, 0, 1, 2, 3, 4).Cluster().Settle(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
+		testkit.Must(t, y.locker(t, 0, 1, 2, 3, 4).Cluster().Change(t.Context(), redlock.Wanted{}, redlock.ChangeOptions{EndStragglers: true}))
 		time.Sleep(redlock.DefaultTTL)
-		locktest.WantError(t, "its lock, once its list is settled", wantHeldNot[0].Err(), redlock.ErrLost)
+		locktest.WantError(t, "its lock, once the change is closed", wantHeldNot[0].Err(), redlock.ErrLost)
 	})
 }
 
@@ -65,10 +65,10 @@ func TestAChangeThatWasBegunIsFinishedWithoutAQuestion(t *testing.T) {
 			y := newYard(t, 2, 1)
 			old := y.locker(t, 0, 1)
 			heldBy(t, old, 1)
-			testkit.Must(t, y.locker(t, 0, 1, 2).Cluster().Add(t.Context(), "node-2", redlock.ChangeOptions{}))
+			testkit.Must(t, y.locker(t, 0, 1, 2).Cluster().Change(t.Context(), redlock.Wanted{Add: []string{"node-2"}}, redlock.ChangeOptions{}))
 			time.Sleep(time.Minute)
 			shrink := func(ctx context.Context, o redlock.ChangeOptions) error {
-				return y.locker(t, 0, 1, 2).Cluster().Shrink(ctx, "node-2", o)
+				return y.locker(t, 0, 1, 2).Cluster().Change(ctx, redlock.Wanted{Remove: []string{"node-2"}}, o)
 			}
 			ctx, die := context.WithCancel(t.Context())
 			defer die()

@@ -29,7 +29,8 @@ func TestStandings(t *testing.T) {
 		"another cluster, restarted": {observed(0, "r2", other(3, "c0", "r", "c", "d", "e"), 0, membership.Notice{}), membership.Foreign},
 		"the other founder's":        {observed(0, "r", other(3, "c0", "r", "a", "b", "c"), 0, membership.Notice{}), membership.Blank},
 		"another's list":             {observed(0, "r", other(3, "c1", "r", "a", "b", "d"), 0, membership.Notice{}), membership.Misconfigured},
-		"another format":             {membership.ParseObservation(reply("format", "2"), 0, 0), membership.Misconfigured},
+		"another format":             {membership.ParseObservation(reply("format", "3"), 0, 0), membership.Misconfigured},
+		"strict, and no record":      {membership.ParseObservation(reply("strict", "1"), 0, 0), membership.Misconfigured},
 		"no answer":                  {membership.Unread(membership.Observation{}, 0, 0, "timeout"), membership.Unreachable},
 	} {
 		v := newView(3, start)
@@ -70,10 +71,11 @@ func TestNamesAreOneAlineAndDifferent(t *testing.T) {
 // FuzzParseObservation: no matter what a node shows, it is a record that goes back into the
 // same fields, or refused, or nothing; it never votes for a reason of its own.
 func FuzzParseObservation(f *testing.F) {
-	f.Add("3", "e", "c", "a\nb\nc", "30000", "r", "7", "", "1", "a\nb", "1", "3", "3\na\nb\nc\nd")
-	f.Add("2", "", "", "", "", "", "", "", "", "", "", "", "")
-	f.Add("3", "e", "c", "a\nb\nc", "-1", "r", "x", "", "x", "\n", "", "-1", "0\n")
-	f.Add("3", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "") // above MaxToken
+	f.Add("4", "e", "c", "a\nb\nc", "30000", "r", "7", "1", "1", "a\nb", "20000", "1", "3", "3\n40000\n1\na\nb\nc\nd")
+	f.Add("3", "", "", "", "", "", "", "", "", "", "", "", "", "")
+	f.Add("4", "e", "c", "a\nb\nc", "-1", "r", "x", "", "x", "\n", "-1", "", "-1", "0\n")
+	f.Add("4", "e", "c", "a\nb\nc", "30000", "r", "7", "", "1", "a\nb", "", "", "", "3\n\n\na")           // lacks two MaxTTL
+	f.Add("4", "e", "c", "a\nb\nc", "30000", "r", "9007199254740992", "", "", "", "", "", "", "3\n1\n\n") // above MaxToken
 	parse := func(values ...string) membership.Observation {
 		r := []any{"r", "master", int64(0), ""}
 		for _, v := range values {
@@ -88,11 +90,12 @@ func FuzzParseObservation(f *testing.F) {
 		}
 		return membership.ParseObservation(r, 0, 0)
 	}
-	if !parse("3", "e", "c", "a\nb\nc", "30000", "r", "7").Recorded {
-		f.Fatal("got no record of the first example; want one, or this shows nothing")
+	o := parse("4", "e", "c", "a\nb\nc", "30000", "r", "7", "1", "1", "a\nb", "20000", "1", "3", "3\n40000\n1\na\nb\nc\nd")
+	if r := o.Record; !o.Recorded || !r.Strict || r.BeforeMaxTTL != 20*time.Second || r.Proposed.MaxTTL != 40*time.Second || !r.Proposed.Strict || len(r.Proposed.Names) != 4 {
+		f.Fatalf("got %+v of the first example; want all of it, or this shows nothing", o)
 	}
-	f.Fuzz(func(t *testing.T, format, epoch, cluster, names, ttl, run, base, was, gen, before, settled, ballot, proposed string) {
-		s := parse(format, epoch, cluster, names, ttl, run, base, was, gen, before, settled, ballot, proposed)
+	f.Fuzz(func(t *testing.T, format, epoch, cluster, names, ttl, run, base, strict, gen, before, beforeTTL, settled, ballot, proposed string) {
+		s := parse(format, epoch, cluster, names, ttl, run, base, strict, gen, before, beforeTTL, settled, ballot, proposed)
 		rec, ok := s.Record, s.Recorded
 		cause, refused := s.Cause, s.Refused
 		if ok && refused || refused && cause == "" {
@@ -101,7 +104,8 @@ func FuzzParseObservation(f *testing.F) {
 		if !ok {
 			return
 		}
-		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Gen < 0 || rec.Base > quorum.MaxToken {
+		if rec.MaxTTL <= 0 || rec.Cluster == "" || membership.CheckNames(rec.Names) != nil || rec.Gen < 0 || rec.Base > quorum.MaxToken ||
+			(rec.Before != nil) != (rec.BeforeMaxTTL > 0) || (rec.Proposed.Ballot > 0) != (rec.Proposed.MaxTTL > 0) {
 			t.Fatalf("got %+v; want it refused", rec)
 		}
 	})

@@ -70,6 +70,8 @@ func (o Observation) Sign(name string) (slot, sign string) {
 
 // Straggles tells whether a node with this record votes for our list as the one before its own.
 func (t *Tracker) Straggles(r Record) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted)
 }
 
@@ -135,15 +137,15 @@ func (v View) Unsigned(c Change, waited time.Duration) (left time.Duration) {
 func (c Change) Spares(v View) bool {
 	settled := 0
 	for i, o := range v.Nodes {
-		if slices.Contains(c.From, v.Names[i]) && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Settled {
+		if slices.Contains(c.From.Names, v.Names[i]) && o.ofCluster(c.Cluster) && o.Record.Gen == c.Gen && o.Record.Settled {
 			settled++
 		}
 	}
-	return c.Gen > 0 && !c.Begun() && settled < quorum.Size(len(c.From))
+	return c.Gen > 0 && !c.Begun() && !slices.Equal(c.Before, c.From.Names) && settled < quorum.Size(len(c.From.Names))
 }
 
-// Pending is the change of the latest list that has begun: "add d", "shrink c" or "settle". Until
-// a node has accepted it, nobody can tell which of them it is. It is empty if none has begun.
+// Pending is the change that has begun, in words. Until a node has accepted it, nobody can tell
+// what it is. It is empty if none has begun.
 func (v View) Pending() string {
 	if !v.changing() {
 		return ""
@@ -154,16 +156,31 @@ func (v View) Pending() string {
 			to = p
 		}
 	}
-	fresh, gone := without(to.Names, v.newest.Names), without(v.newest.Names, to.Names)
-	switch {
-	case to.Names == nil:
-		return "add, shrink or settle"
-	case len(fresh) > 0:
-		return "add " + fresh[0]
-	case len(gone) > 0:
-		return "shrink " + gone[0]
+	if to.Names == nil {
+		return "not yet proposed"
 	}
-	return "settle"
+	return v.newest.changeTo(to.Configuration)
+}
+
+// changeTo says how the other differs from this one.
+func (c Configuration) changeTo(to Configuration) string {
+	var words []string
+	for _, name := range without(to.Names, c.Names) {
+		words = append(words, "add "+name)
+	}
+	for _, name := range without(c.Names, to.Names) {
+		words = append(words, "remove "+name)
+	}
+	if to.MaxTTL != c.MaxTTL {
+		words = append(words, fmt.Sprintf("MaxTTL %v", to.MaxTTL))
+	}
+	if to.Strict != c.Strict {
+		words = append(words, map[bool]string{true: "strict recovery on", false: "strict recovery off"}[to.Strict])
+	}
+	if words == nil {
+		return "close"
+	}
+	return strings.Join(words, ", ")
 }
 
 // without are the names of a list that the other lacks.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,19 +31,30 @@ func strictCluster(t *testing.T, n int, opts ...redlock.Option) (*redlock.Locker
 	return app, nodes
 }
 
+// makeStrict makes a cluster strict, or not, by a client without the option.
+func makeStrict(t *testing.T, nodes *redlocktest.Cluster, strict bool) {
+	t.Helper()
+	l := locktest.LockerOver(t, nodes)
+	testkit.Must(t, l.Cluster().Change(t.Context(), redlock.Wanted{Strict: &strict}, redlock.ChangeOptions{}))
+	if s := locktest.Status(t, l); s.Strict != strict {
+		t.Errorf("got %+v; want strict: %t", s, strict)
+	}
+}
+
 // One command without the option founded the cluster of an application that has it
 // again, after most nodes had forgotten.
 func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 	testkit.Unraced(t)
-	for _, strict := range []bool{true, false} {
+	for _, how := range []string{"founded so", "changed to it", "changed back", "never"} {
 		synctest.Test(t, func(t *testing.T) {
-			var nodes *redlocktest.Cluster
-			var app *redlock.Locker
-			if strict {
-				app, nodes = strictCluster(t, 5)
-			} else {
-				app, nodes = locktest.NewLocker(t, 5)
-				locktest.Warm(t, app)
+			found, strict := strictCluster, how == "founded so" || how == "changed to it"
+			if how == "changed to it" || how == "never" {
+				found = locktest.NewLocker
+			}
+			app, nodes := found(t, 5)
+			locktest.Warm(t, app)
+			if strings.HasPrefix(how, "changed") {
+				makeStrict(t, nodes, strict)
 			}
 			testkit.Must(t, app.Close())
 			for i := range 4 {
@@ -57,125 +69,50 @@ func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 				locktest.MustRelease(t, lock)
 				return
 			}
-			locktest.WantError(t, "Acquire", err, redlock.ErrNoQuorum)
-			locktest.WantText(t, "Acquire", locktest.ErrorText(err), "the record of node-4 (strict recovery)", "Cluster.Admit")
-			locktest.WantVotes(t, "without an operator", command, 1)
+			locktest.WantError(t, how, err, redlock.ErrNoQuorum)
+			locktest.WantText(t, how, locktest.ErrorText(err), "the record of node-4 (strict recovery)", "Cluster.Admit")
+			locktest.WantVotes(t, how+", without an operator", command, 0)
 			testkit.Must(t, command.Cluster().Admit(t.Context()))
-			locktest.WantVotes(t, "after an operator", command, 5)
-			for _, n := range locktest.Status(t, command).Nodes {
-				if !n.Strict {
-					t.Errorf("%s: the record is not strict; want it as before, no matter who admits", n.Name)
-				}
+			locktest.WantVotes(t, how+", after an operator", command, 5)
+			if !locktest.Status(t, command).Strict {
+				t.Errorf("%s: it is not strict; want it as before, no matter who admits", how)
 			}
 		})
 	}
 }
 
-// Where no record is left, nothing says strict: then who knew it says so.
-func TestAStrictClientLocksInNoClusterThatWasFoundedAnewWithoutAnOperator(t *testing.T) {
+// Where no record is left, nothing says strict. Nor does a client with the option make a
+// cluster strict: it locks in none that an operator has not made so.
+func TestAStrictClientLocksInNoClusterThatIsNotStrict(t *testing.T) {
 	testkit.Unraced(t)
-	for _, way := range []string{"its own Admit", "another client with the option"} {
-		synctest.Test(t, func(t *testing.T) {
-			var told locktest.Events
-			app, nodes := strictCluster(t, 3, told.Option())
-			for _, n := range nodes.Nodes() {
-				n.Restart()
-			}
-			command := locktest.LockerOver(t, nodes)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*redlock.DefaultMaxTTL)
-			defer cancel()
-			lock, err := command.Acquire(ctx, "reports")
-			testkit.Must(t, err)
-			locktest.MustRelease(t, lock)
-			for range 3 {
-				_, err = app.TryAcquire(t.Context(), "orders/42")
-				locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
-				locktest.WantText(t, "TryAcquire", locktest.ErrorText(err), "was founded without strict recovery", "Cluster.Admit")
-				time.Sleep(redlock.DefaultMaxTTL)
-			}
-			joining, stop := context.WithTimeout(t.Context(), 10*redlock.DefaultMaxTTL)
-			defer stop()
-			locktest.WantError(t, "Join", app.Cluster().Join(joining), redlock.ErrMisconfigured)
-			for i, n := range locktest.Status(t, app).Nodes {
-				if n.Strict || n.Cause == "" {
-					t.Errorf("node %d: got %+v; want it not strict, and said", i, n)
-				}
-			}
-			if got := told.Of(redlock.EventStrictRecoverySet); len(got) != 0 {
-				t.Errorf("got %d events of a client that changed nothing", len(got))
-			}
-			switch way {
-			case "its own Admit":
-				testkit.Must(t, app.Cluster().Admit(t.Context()))
-			default:
-				locktest.Warm(t, locktest.LockerOver(t, nodes, redlock.WithStrictRecovery()))
-				time.Sleep(30 * time.Second) // nobody asks for anything
-			}
-			locktest.WantVotes(t, way, app, 3)
-			locktest.MustRelease(t, locktest.MustAcquire(t, app, "orders/42"))
-		})
-	}
-}
-
-// What one client asks for binds all, so it is told before it is done.
-func TestWhoMakesAClusterStrictSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, nodes := locktest.NewLocker(t, 3)
-		locktest.Warm(t, l)
-		var told, none locktest.Events
-		locktest.Warm(t, locktest.LockerOver(t, nodes, none.Option()))
-		strict := locktest.LockerOver(t, nodes, redlock.WithStrictRecovery(), told.Option())
-		lock := locktest.MustAcquire(t, strict, "orders/42")
-		for _, n := range locktest.Status(t, l).Nodes {
-			if !n.Strict {
-				t.Errorf("%s: not strict when a lock was taken", n.Name)
-			}
-		}
-		locktest.MustRelease(t, lock)
-		locktest.Warm(t, locktest.LockerOver(t, nodes, redlock.WithStrictRecovery(), none.Option()))
-		if got, others := told.Of(redlock.EventStrictRecoverySet), none.Of(redlock.EventStrictRecoverySet); len(got) != 3 || len(others) != 0 {
-			t.Fatalf("got %d events of who makes it strict, %d of the others; want one a node, and none", len(got), len(others))
-		}
-		locktest.WantText(t, "the event", told.Of(redlock.EventStrictRecoverySet)[0].Err.Error(), "for good", "Cluster.Admit")
-
-		// A single node forgets: it gets it from the others.
-		testkit.Must(t, strict.Close())
-		nodes.Node(0).Restart()
-		_, _ = l.TryAcquire(t.Context(), "orders/42")
-		time.Sleep(redlock.DefaultMaxTTL + 5*time.Second)
-		locktest.WantVotes(t, "after one forgot", l, 3)
-		if !locktest.Status(t, l).Nodes[0].Strict {
-			t.Error("the node that came back is not strict")
-		}
-	})
-}
-
-// The way back is an operator's, once no client has the option.
-func TestAnOperatorTakesStrictRecoveryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app, nodes := strictCluster(t, 3)
-		l := locktest.LockerOver(t, nodes)
-		locktest.Warm(t, l)
-		testkit.Must(t, app.Close())
-		for _, n := range nodes.Nodes() {
-			n.Miniredis().HDel(lua.NodeKey, "strict")
-		}
-		locktest.Warm(t, l)
-		time.Sleep(time.Minute)
-		for _, n := range locktest.Status(t, l).Nodes {
-			if n.Strict {
-				t.Errorf("%s: strict again", n.Name)
+		lax := func() {
+			t.Helper()
+			for range 3 {
+				_, err := app.TryAcquire(t.Context(), "orders/42")
+				locktest.WantError(t, "TryAcquire", err, redlock.ErrMisconfigured)
+				locktest.WantText(t, "TryAcquire", locktest.ErrorText(err), "has no strict recovery", "redlock nodes change --strict on")
+				time.Sleep(redlock.DefaultMaxTTL)
+			}
+			locktest.WantError(t, "Join", app.Cluster().Join(t.Context()), redlock.ErrMisconfigured)
+			locktest.WantError(t, "Admit", app.Cluster().Admit(t.Context()), redlock.ErrMisconfigured)
+			if s := locktest.Status(t, app); s.Strict || s.Nodes[0].Cause == "" {
+				t.Errorf("got %+v; want it not strict, and said", s)
 			}
 		}
-		nodes.Node(0).Restart()
-		nodes.Node(1).Restart()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*redlock.DefaultMaxTTL)
-		defer cancel()
-		lock, err := l.Acquire(ctx, "orders/42")
-		if errors.Is(err, redlock.ErrNoQuorum) {
-			t.Fatalf("got %v; want it founded anew", err)
+		for _, n := range nodes.Nodes() {
+			n.Restart()
 		}
-		testkit.Must(t, err)
+		lock := locktest.MustAcquire(t, locktest.LockerOver(t, nodes), "reports") // founds it anew
+		lax()
+		makeStrict(t, nodes, true)
+		time.Sleep(11 * time.Second) // such nodes are looked at every ten seconds
+		locktest.WantVotes(t, "once it is strict", app, 3)
+		locktest.MustRelease(t, locktest.MustAcquire(t, app, "orders/42"))
+		makeStrict(t, nodes, false)
+		lax()
+		testkit.Must(t, lock.Err())
 		locktest.MustRelease(t, lock)
 	})
 }
@@ -372,7 +309,7 @@ func TestANodeThatStallsWhenItIsGivenTheHeldLocksIsGivenThemAgain(t *testing.T) 
 // foreign writes the record of a cluster of these nodes.
 func foreign(nodes *redlocktest.Cluster, i int, names string) {
 	node := nodes.Node(i)
-	node.Miniredis().HSet(lua.NodeKey, "format", "3", "epoch", "theirs", "cluster", "theirs",
+	node.Miniredis().HSet(lua.NodeKey, "format", "4", "epoch", "theirs", "cluster", "theirs",
 		"names", names, "maxttl", "30000", "run", locktest.Identity(node), "base", "7")
 }
 
@@ -483,11 +420,14 @@ func TestTokensGoBackByThemselvesOnlyWithoutStrictRecovery(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen locktest.Events
-			opts := []redlock.Option{seen.Option()}
+			found := locktest.NewLocker
 			if strict {
-				opts = append(opts, redlock.WithStrictRecovery())
+				found = strictCluster
 			}
-			l, nodes := locktest.NewLocker(t, 5, opts...)
+			l, nodes := found(t, 5, seen.Option())
+			synctest.Wait()
+			seen.Forget() // of the operator's founding
+
 			ahead := fmt.Sprint(time.Now().Add(24 * time.Hour).UnixMicro()) // as a clock that was a day ahead gave
 			for _, n := range nodes.Nodes() {
 				n.Miniredis().HSet(lua.NodeKey, fmt.Sprint(lua.StripeOf("orders/42")), ahead)

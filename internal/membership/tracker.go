@@ -20,24 +20,19 @@ import (
 // writers publish what they read when they verify their node; the loop of
 // reconcile.go looks at all of them where one does not vote.
 type Tracker struct {
-	config   Config
-	clock    *clock.Clock
-	nodes    []Node // attached before anybody asks
-	observer Observer
-	founder  string // the cluster id that this Locker would bring
+	clock   *clock.Clock
+	nodes   []Node // attached before anybody asks
+	founder string // the cluster id that this Locker would bring
 
-	work   chan struct{} // a slot for the one who changes nodes: one at a time
-	raised []bool        // MaxTTL, on each node: told. Of who has the slot
-	bound  []bool        // strict recovery: the same
-	stale  []atomic.Bool // to be verified before the next flush
-	least  atomic.Int64  // the smallest MaxTTL below ours that a record had, or had before it was raised, in ns; 0 if none had
-	fit    atomic.Int64  // when a node was last seen to have come to a MaxTTL as long as ours, under its epoch
-	nudge  chan struct{}
-	asked  chan struct{} // a look is asked for
-	stop   chan struct{}
-	ended  chan struct{}
+	work  chan struct{} // a slot for the one who changes nodes: one at a time
+	stale []atomic.Bool // to be verified before the next flush
+	nudge chan struct{}
+	asked chan struct{} // a look is asked for
+	stop  chan struct{}
+	ended chan struct{}
 
 	mu           sync.Mutex // guards the fields below
+	config       Config
 	seen         []Observation
 	waits        []Wait
 	incarnations []Incarnation
@@ -46,7 +41,6 @@ type Tracker struct {
 	faults       []error         // what the last action for a node failed with
 	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
-	knew         string          // the strict cluster that this client knows
 	longest      time.Duration   // the longest lease that anyone may have taken
 	changed      chan struct{}   // closed by the next publication
 	looks        int             // at all nodes, that have begun
@@ -54,13 +48,6 @@ type Tracker struct {
 	looked       clock.Instant   // when the latest began
 	next         chan struct{}   // closed when one ends
 	resting      bool            // the loop has been at work, has nothing to do, and sleeps until it is woken
-}
-
-// Observer is told what the loop writes into records, by the node's index. It
-// must block for nobody.
-type Observer interface {
-	MaxTTLRaised(node int, cause error)
-	StrictRecoverySet(node int, cause error)
 }
 
 // Node is a node as the Tracker reaches it.
@@ -73,11 +60,11 @@ type Node interface {
 }
 
 // NewTracker is the Tracker of a client that would found the cluster with the id founder.
-func NewTracker(cfg Config, founder string, c *clock.Clock, o Observer) *Tracker {
+func NewTracker(cfg Config, founder string, c *clock.Clock) *Tracker {
 	n := len(cfg.Names)
 	return &Tracker{
-		config: cfg, clock: c, observer: o, founder: founder,
-		work: make(chan struct{}, 1), raised: make([]bool, n), bound: make([]bool, n), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+		config: cfg, clock: c, founder: founder,
+		work: make(chan struct{}, 1), stale: make([]atomic.Bool, n), nudge: make(chan struct{}, 1), asked: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 		seen: make([]Observation, n), waits: make([]Wait, n), incarnations: make([]Incarnation, n), known: make([]bool, n), voting: make([]bool, n),
 		faults: make([]error, n), until: make([]clock.Instant, n), changed: make(chan struct{}), next: make(chan struct{}),
 	}
@@ -86,13 +73,10 @@ func NewTracker(cfg Config, founder string, c *clock.Clock, o Observer) *Tracker
 // Attach adds the next node, before anybody asks.
 func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 
-// MaxTTL is this client's MaxTTL, as the records count it.
-func (t *Tracker) MaxTTL() time.Duration { return t.config.MaxTTL }
-
 // viewLocked is the cluster as it was last seen, in copies that the caller may keep.
 func (t *Tracker) viewLocked() View {
 	v := NewView(t.config, slices.Clone(t.seen), slices.Clone(t.waits))
-	v.Faults, v.Knew = slices.Clone(t.faults), t.knew
+	v.Faults = slices.Clone(t.faults)
 	return v
 }
 
@@ -116,7 +100,6 @@ func (t *Tracker) Publish(i int, o Observation) Observation {
 
 // publishLocked is Publish for a caller that holds mu.
 func (t *Tracker) publishLocked(i int, o Observation) Observation {
-	t.boundRoundsLocked(i, o)
 	if o.Sent < t.seen[i].Sent {
 		_, o = t.incarnations[i].After(o)
 		return o // an older look that came later
@@ -125,7 +108,7 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
-	t.cluster, t.longest, t.knew = v.Cluster(), v.wait(), v.Knows()
+	t.cluster, t.longest = v.Cluster(), v.wait()
 	for j := range t.stale {
 		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
 			t.stale[j].Store(true)
@@ -134,22 +117,6 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return o
-}
-
-// boundRoundsLocked takes in what RaisedFrom tells, of older looks too: a vote may rest on one.
-func (t *Tracker) boundRoundsLocked(i int, o Observation) {
-	if last := t.seen[i]; t.fits(o) && (!t.fits(last) || o.Record.Epoch != last.Record.Epoch) {
-		t.fit.Store(max(t.fit.Load(), int64(o.Seen)))
-	}
-	was := min(o.Record.MaxTTL, cmp.Or(o.Record.Least, o.Record.MaxTTL))
-	if least := time.Duration(t.least.Load()); o.Recorded && was < t.config.MaxTTL && (least == 0 || was < least) {
-		t.least.Store(int64(was))
-	}
-}
-
-// fits tells whether the node's record has a MaxTTL as long as ours.
-func (t *Tracker) fits(o Observation) bool {
-	return o.Recorded && o.Record.MaxTTL >= t.config.MaxTTL
 }
 
 // Judge is an observation by what was seen of the node before; it is not published.
@@ -228,7 +195,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	a := &AbstentionError{fault: v.Fault(i)}
 	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
-	case state == Foreign || state == Misconfigured, state == Member && v.Refounded(), errors.Is(a.fault, fault.ErrMisconfigured):
+	case state == Foreign || state == Misconfigured, v.Lax(i), errors.Is(a.fault, fault.ErrMisconfigured):
 		if a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why); a.fault == nil && v.nextTo(v.Nodes[i]) {
 			a.fault = ErrNextList
 		}
@@ -261,14 +228,15 @@ func (a *AbstentionError) Unwrap() []error {
 	return []error{a.why, a.fault}
 }
 
-// RaisedFrom is the smallest MaxTTL that nodes may have had, below ours, after a round was sent
-// at start; 0 if all that vote were seen with ours before, under the epoch by which they do
-// (amend.lua).
-func (t *Tracker) RaisedFrom(start clock.Instant) time.Duration {
-	if clock.Instant(t.fit.Load()) <= start {
-		return 0
-	}
-	return time.Duration(t.least.Load())
+// Refused tells whether so many nodes refuse this client for good that no quorum is left.
+func (t *Tracker) Refused() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.viewLocked()
+	return fault.Hopeless(len(v.Names), quorum.Size(len(v.Names)), func(i int) error {
+		_, why := v.Voter(i)
+		return t.abstentionLocked(v, i, why)
+	})
 }
 
 // MayVote tells whether node i may, by what was seen last.
@@ -295,7 +263,7 @@ func (t *Tracker) ReadSince(i int, since clock.Instant) bool {
 func (t *Tracker) LongestLease() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(t.longest, t.config.MaxTTL)
+	return cmp.Or(t.longest, t.config.MaxTTL)
 }
 
 // Void takes node i's right to vote away until it has been verified again.

@@ -95,19 +95,12 @@ func (n *partyNode) looked() int {
 	return n.looks
 }
 
-// untold is an observer who is told nothing in these tests.
-type untold struct{ t *testing.T }
-
-func (o untold) MaxTTLRaised(node int, cause error) { o.t.Errorf("node %d: %v", node, cause) }
-
-func (o untold) StrictRecoverySet(node int, cause error) { o.t.Errorf("node %d: %v", node, cause) }
-
 // newParty is three nodes of "c1", of which the last forgot, and the Tracker at work.
 func newParty(t *testing.T) *party {
 	t.Helper()
 	names := []string{"a", "b", "c"}
 	p := &party{clock: clock.New()}
-	p.Tracker = membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", p.clock, untold{t})
+	p.Tracker = membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", p.clock)
 	for i := range names {
 		rec := recordOf("e", "c1", "r", names, maxTTL, 0)
 		p.nodes = append(p.nodes, &partyNode{party: p, index: i, shows: observed(0, "r", &rec, 7, membership.Notice{})})
@@ -242,31 +235,12 @@ func TestALookThatComesLateReplacesNoNewerOne(t *testing.T) {
 		"with an answer": func(p *membership.Tracker) { p.Publish(0, observed(1, "r0", nil, 0, membership.Notice{})) },
 		"without one":    func(p *membership.Tracker) { p.Missed(0, 1, errors.New("no reply")) },
 	} {
-		p := membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", clock.New(), untold{t})
+		p := membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", clock.New())
 		p.Publish(0, observed(2, "r", &rec, 7, membership.Notice{}))
 		late(p)
 		if !p.ReadSince(0, 1) {
 			t.Errorf("%s: the older look is what counts", name)
 		}
-	}
-}
-
-// Nor does it replace what bounds rounds: a vote may rest on it.
-func TestALookThatComesLateBoundsRoundsAllTheSame(t *testing.T) {
-	names := []string{"a"}
-	rec := recordOf("e", "c1", "r", names, maxTTL, 0)
-	rec.Least = maxTTL / 2
-	p := membership.NewTracker(membership.NewConfig(names, maxTTL, false), "new", clock.New(), untold{t})
-	p.Publish(0, observed(1, "r", &rec, 7, membership.Notice{}))
-	start := p.View().Nodes[0].Seen + 1
-	p.Missed(0, start+2, errors.New("no reply"))
-	again := rec
-	again.Epoch = "e2"
-	late := observed(1, "r", &again, 7, membership.Notice{})
-	late.Sent, late.Seen = start, start+1
-	p.Publish(0, late)
-	if got := p.RaisedFrom(start); got != maxTTL/2 {
-		t.Errorf("got %v; want %v", got, maxTTL/2)
 	}
 }
 

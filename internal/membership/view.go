@@ -14,7 +14,7 @@ import (
 )
 
 // May this node vote, and what must happen first? What view.go, record.go, plan.go,
-// strict.go, lists.go, lowering.go and change.go say is a function of what the nodes showed. The rest asks,
+// lists.go and change.go say is a function of what the nodes showed. The rest asks,
 // waits and has the nodes do it: the Tracker, its loop (reconcile.go), and the nodes
 // themselves. Anyone who takes a node in is a joiner: the loop, Join, Admit, or another client.
 //
@@ -72,17 +72,18 @@ func (s State) String() string {
 
 // Voter is a node's right to vote, as of its last verification.
 type Voter struct {
-	Epoch string
-	Run   string
+	Epoch  string
+	Run    string
+	MaxTTL time.Duration // of the longest lease that it votes for; under one epoch it stays
 }
 
 // Config is what this client was told about its cluster.
 type Config struct {
-	Names  []string // of the nodes, in the client's order
-	MaxTTL time.Duration
-	Strict bool            // WithStrictRecovery
+	Names  []string        // of the nodes, in the client's order
+	MaxTTL time.Duration   // WithMaxTTL: what it founds with
+	Strict bool            // WithStrictRecovery: no vote counts of a cluster without
 	Needed func(n int) int // how many other members of a list a joiner reads: othersNeeded
-	sorted []string
+	sorted []string        // the list that this client goes by: all of its nodes, unless it changes the list (Tracker.Change)
 }
 
 // NewConfig is the configuration of a client with these nodes.
@@ -101,11 +102,10 @@ type View struct {
 	Nodes  []Observation
 	Waits  []Wait
 	Faults []error   // what the last action on each node failed with; nil if none of ours failed
-	Knew   string    // the strict cluster that this client knows, or ""
 	IDs    []Carried // that the records found show
 	ours   string    // the id that a quorum of the nodes carries, or ""
 	target string    // the id that a joining node gets, or "" for a new one
-	newest Record    // of the target's, with the latest list; zero if none is found
+	newest Record    // of the target's, with the latest configuration; zero if none is found
 }
 
 // Carried is a cluster's id and how many nodes carry it.
@@ -117,8 +117,8 @@ type Carried struct {
 // NewView judges what was seen: observations and waits by node.
 func NewView(c Config, nodes []Observation, waits []Wait) View {
 	v := View{Config: c, Nodes: nodes, Waits: waits}
-	for _, o := range nodes {
-		if !o.Recorded || o.Record.Cluster == "" || !c.accepts(o.Record) {
+	for i, o := range nodes {
+		if !o.Recorded || o.Record.Cluster == "" || !c.accepts(o.Record) || !slices.Contains(c.sorted, c.Names[i]) {
 			continue
 		}
 		at := slices.IndexFunc(v.IDs, func(k Carried) bool { return k.ID == o.Record.Cluster })
@@ -129,7 +129,7 @@ func NewView(c Config, nodes []Observation, waits []Wait) View {
 		v.IDs[at].Nodes++
 	}
 	for _, k := range v.IDs {
-		if k.Nodes >= quorum.Size(len(c.Names)) {
+		if k.Nodes >= quorum.Size(len(c.sorted)) {
 			v.ours = k.ID
 		}
 		if v.target == "" || k.ID < v.target {
@@ -227,14 +227,19 @@ func (v View) Voter(i int) (Voter, string) {
 	case state != Member:
 		return Voter{}, why
 	case v.Cluster() == "":
-		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.Names))
-	case v.Nodes[i].Record.MaxTTL < v.MaxTTL:
-		return Voter{}, v.Hindered(i, fmt.Sprintf("its record says MaxTTL %v; %v must be written there first", v.Nodes[i].Record.MaxTTL, v.MaxTTL))
+		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.sorted))
+	case !slices.Contains(v.sorted, v.Names[i]):
+		return Voter{}, v.lacks(v.newest, i)
+	case v.Lax(i):
+		return Voter{}, "the cluster has no strict recovery, which this client asks for (WithStrictRecovery): Cluster.Change (redlock nodes change --strict on)"
 	}
-	if why := v.unbound(i); why != "" {
-		return Voter{}, why
-	}
-	return Voter{Epoch: v.Nodes[i].Record.Epoch, Run: v.Nodes[i].Run}, ""
+	return Voter{Epoch: v.Nodes[i].Record.Epoch, Run: v.Nodes[i].Run, MaxTTL: v.Nodes[i].Record.MaxTTL}, ""
+}
+
+// Lax tells whether this client asks for strict recovery, and node i is a member of a cluster without.
+func (v View) Lax(i int) bool {
+	state, _ := v.Standing(i)
+	return state == Member && v.Strict && !v.Nodes[i].Record.Strict
 }
 
 // Fault is what this client's last action on node i failed with; nil if none did.
@@ -277,7 +282,7 @@ func (v View) Standing(i int) (State, string) {
 	case o.Recorded && o.Record.Cluster != v.target && v.ours != "" && !slices.Equal(o.Record.Names, v.sorted):
 		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
-		return Misconfigured, fmt.Sprintf("its list is of %s (%s), generation %d; this client's of %d (%s): give all clients one list, by the same names (--node-names); redlock nodes add and shrink change it (docs/WHICH.md)",
+		return Misconfigured, fmt.Sprintf("its list is of %s (%s), generation %d; this client's of %d (%s): give all clients one list, by the same names (--node-names); Cluster.Change (redlock nodes change) changes it (docs/WHICH.md)",
 			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.Names), strings.Join(v.sorted, ", "))
 	case o.Replica:
 		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
@@ -316,10 +321,25 @@ func (v View) Members(i int, since clock.Instant) []int {
 	return out
 }
 
-// wait is how long a joiner waits: the longest lease that anyone may have taken,
-// as far as any record says.
+// wait is how long a joiner waits: the longest lease that anyone may have taken, as far as
+// any record says. Where no quorum carries a cluster's id, it may be founded with our own MaxTTL.
 func (v View) wait() time.Duration {
-	most := v.MaxTTL
+	if v.ours == "" {
+		return max(v.longest(), v.MaxTTL)
+	}
+	return v.longest()
+}
+
+// waitOf is how long node i waits: by the table no cluster is founded.
+func (v View) waitOf(i int) time.Duration {
+	if v.byTable(i) {
+		return v.longest()
+	}
+	return v.wait()
+}
+
+// longest is the longest lease of any record.
+func (v View) longest() (most time.Duration) {
 	for _, o := range v.Nodes {
 		if o.Recorded {
 			most = max(most, o.Record.Longest())
@@ -328,26 +348,8 @@ func (v View) wait() time.Duration {
 	return most
 }
 
-// allowed is the longest lease that anyone may take from now on, as far as any
-// record says: shorter than the wait while it is lowered.
-func (v View) allowed() time.Duration {
-	most := v.MaxTTL
-	for _, o := range v.Nodes {
-		if o.Recorded {
-			most = max(most, o.Record.MaxTTL)
-		}
-	}
-	return most
-}
-
 // Sorted are the client's names in the record's order.
 func (c Config) Sorted() []string { return c.sorted }
-
-// kin tells whether node i shows a record of the target cluster.
-func (v View) kin(i int) bool {
-	o := v.Nodes[i]
-	return o.Recorded && o.Record.Cluster == v.target && v.accepts(o.Record)
-}
 
 // Known is node i's right to vote by what was seen last, or why it has none; answered
 // tells whether it answered then. Changed is closed by the next publication.

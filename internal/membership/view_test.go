@@ -1,7 +1,6 @@
 package membership_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -142,41 +141,51 @@ func TestAnotherNonceOrRunRestartsTheWait(t *testing.T) {
 }
 
 func TestTheLargestMaxTTLIsWaitedFor(t *testing.T) {
-	over := start + clock.Instant(maxTTL)
-	v := newView(3, over)
-	v.blank(0, over)
-	longer := recordOf("e", "c1", "r", v.names, 2*maxTTL, 0)
-	v.nodes[2] = observed(over, "r", &longer, 7, membership.Notice{})
-	p := v.next(0, over) // read in (3): somebody raised it meanwhile
-	wantPlan(t, p, membership.DoWait, "")
-	if until := p.Until; until != start+2*clock.Instant(maxTTL) {
-		t.Errorf("got a wait until %v; want twice %v", until, maxTTL)
-	}
-	p = v.next(0, start+2*clock.Instant(maxTTL))
-	wantPlan(t, p, membership.DoRead, "") // and reads again after it
-	twice := start + 2*clock.Instant(maxTTL)
-	v.member(1, "c1", 1, twice)
-	v.nodes[2] = observed(twice, "r", &longer, 7, membership.Notice{})
-	p = v.next(0, twice)
-	wantPlan(t, p, membership.DoInstall, "")
-	if got := p.Record.MaxTTL; got != 2*maxTTL {
-		t.Errorf("got MaxTTL %v in the new record; want %v", got, 2*maxTTL)
+	over, twice := start+clock.Instant(maxTTL), start+2*clock.Instant(maxTTL)
+	for what, longer := range map[string]func(*membership.Record){
+		"in force":                 func(r *membership.Record) { r.Gen, r.Before, r.BeforeMaxTTL, r.MaxTTL = 1, r.Names, maxTTL, 2*maxTTL },
+		"of the generation before": func(r *membership.Record) { r.Gen, r.Before, r.BeforeMaxTTL = 1, r.Names, 2*maxTTL },
+		"proposed": func(r *membership.Record) {
+			r.Proposed.Ballot, r.Proposed.Names, r.Proposed.MaxTTL = 1, r.Names, 2*maxTTL
+		},
+	} {
+		v := newView(3, over)
+		v.blank(0, over)
+		rec := v.record("c1", "r")
+		longer(&rec)
+		v.nodes[2] = observed(over, "r", &rec, 7, membership.Notice{})
+		p := v.next(0, over) // read in (3): it was raised meanwhile
+		wantPlan(t, p, membership.DoWait, "")
+		if p.Until != twice {
+			t.Errorf("%s: got a wait until %v; want twice %v", what, p.Until, maxTTL)
+		}
+		wantPlan(t, v.next(0, twice), membership.DoRead, "") // and reads again after it
+		v.member(1, "c1", 1, twice)
+		v.nodes[2] = observed(twice, "r", &rec, 7, membership.Notice{})
+		p = v.next(0, twice)
+		wantPlan(t, p, membership.DoInstall, "")
+		if got := p.Record.Longest(); got != 2*maxTTL {
+			t.Errorf("%s: got %v for the longest lease in the new record; want %v", what, got, 2*maxTTL)
+		}
 	}
 }
 
-func TestAClientRaisesMaxTTLBeforeItVotesThere(t *testing.T) {
-	v := newView(3, start)
+func TestAClientsOwnMaxTTLCountsOnlyWhereItMayFound(t *testing.T) {
+	over := start + clock.Instant(maxTTL)
+	v := newView(3, over)
 	v.config = membership.NewConfig(v.names, 2*maxTTL, false)
-	if s, why := v.seen().Voter(0); s.Epoch != "" || !strings.Contains(why, "MaxTTL") {
-		t.Errorf("got %v, %q; want none before the record says the longer MaxTTL", s, why)
+	if s, why := v.seen().Voter(0); s.Epoch != "e" || s.MaxTTL != maxTTL {
+		t.Errorf("got %+v, %q; want the right to vote, for leases of the record's MaxTTL", s, why)
 	}
-	p := v.next(0, start)
-	wantPlan(t, p, membership.DoAmend, "")
-	if got := p.Record.AmendArgs(); fmt.Sprint(got) != fmt.Sprint([]any{"e", (2 * maxTTL).Milliseconds(), ""}) {
-		t.Errorf("got %v; want MaxTTL raised under the epoch that was read", got)
+	wantPlan(t, v.next(0, over), membership.DoNothing, "")
+	v.blank(0, over)
+	p := v.next(0, over)
+	wantPlan(t, p, membership.DoInstall, "")
+	if p.Record.MaxTTL != maxTTL {
+		t.Errorf("got MaxTTL %v in the new record; want the cluster's, %v", p.Record.MaxTTL, maxTTL)
 	}
-	v.config = membership.NewConfig(v.names, maxTTL/2, false)
-	wantPlan(t, v.next(0, start), membership.DoNothing, "")
+	v.blank(1, over) // no quorum carries the cluster's id any more
+	wantPlan(t, v.next(0, over), membership.DoWait, "")
 }
 
 func TestBeyondTheTableEveryNodeMustAnswer(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/grant"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/quorum"
@@ -238,6 +240,7 @@ type Poll interface {
 // into it, and into its claims: nothing of it may change before the replies are there.
 type batch struct {
 	epoch   string        // to send with every vote
+	longest time.Duration // the longest lease that the node votes for; 0: any
 	process string        // the id under which the Locker waits
 	at      clock.Instant // when it is sent; the lease of a claim that takes pushes counts from here
 	reading int64         // the same in ms: the sign of life
@@ -324,6 +327,14 @@ func (b *batch) reset() {
 	empty(&b.arena)
 }
 
+// bounds is why the node does not vote for a lease of so many ms; nil: it does.
+func (b *batch) bounds(ttl int64) error {
+	if lease := time.Duration(ttl) * time.Millisecond; b.longest > 0 && lease > b.longest {
+		return fmt.Errorf("%w: a lease of %v is above the cluster's MaxTTL, %v: take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl %v)", fault.ErrMisconfigured, lease, b.longest, lease)
+	}
+	return nil
+}
+
 // most bounds the releases of a flush, and its asks.
 func (b *batch) most() int { return AcquiresPerFlush - b.less }
 
@@ -350,7 +361,7 @@ func (b *batch) fit(took time.Duration, err error, timeout time.Duration) {
 // may stand beside the key that a renewal put back: a hand takes no entry out there.
 func (b *batch) mayHand(r *Release) bool {
 	beside := r.mark&quorum.PutBack != 0 && r.Entry == round.LeaveQueue
-	return r.Hint != 0 && b.silent == nil && !r.mark.Doubtful() && !beside && r.rejected == nil && (r.Entry == round.LeaveNothing || *r.Claim.QueueOwner() != "")
+	return r.Hint != 0 && b.silent == nil && b.bounds(grant.Lease.Milliseconds()) == nil && !r.mark.Doubtful() && !beside && r.rejected == nil && (r.Entry == round.LeaveNothing || *r.Claim.QueueOwner() != "")
 }
 
 // part puts the releases of slots and of shared holds first, and those last that may grant.

@@ -27,8 +27,7 @@ import (
 func TestANodeWhoseClockSteppedAbstainsForTheLongestLeaseOfAnyClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3)
-		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		locktest.Warm(t, more) // the records say two minutes now
+		testkit.Must(t, locktest.LockerOver(t, nodes).Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: 2 * time.Minute}, redlock.ChangeOptions{}))
 		var seen locktest.Events
 		l := locktest.LockerOver(t, nodes, seen.Option())
 		locktest.SampleClocks(t, l)
@@ -424,14 +423,13 @@ func TestAStepThatIsAMomentOldMakesNoSecondHolder(t *testing.T) {
 	}
 }
 
-// MaxTTL as it was when the Locker opened is not what it is now: another client has
-// raised it, and its leases are as long.
+// MaxTTL as it was when the Locker opened is not what it is now: it was raised, and the leases
+// of others are as long.
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, nodes := locktest.NewLocker(t, 3)
 		locktest.SampleClocks(t, l)
-		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
-		locktest.Warm(t, more) // the records say two minutes now
+		testkit.Must(t, locktest.LockerOver(t, nodes).Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: 2 * time.Minute}, redlock.ChangeOptions{}))
 		time.Sleep(time.Second)
 		defer locktest.AdvanceClocks(20*time.Second, nodes.Nodes()[:2]...)()
 		_, err := l.TryAcquire(t.Context(), "orders/42")
@@ -455,14 +453,14 @@ func TestTheWaitAfterAStepIsForTheMaxTTLOfNow(t *testing.T) {
 	})
 }
 
-// On real servers: another client raised MaxTTL since the records were read last.
+// On real servers: MaxTTL was raised since the records were read last.
 func TestTheWaitAfterAStepIsForTheMaxTTLOfNowOnRealServers(t *testing.T) {
 	t.Parallel()
 	const raised = 3 * locktest.ShortMax
 	servers := testserver.Need(t, 3, redisserver.Config{FakeClock: true})
 	l := locktest.FakeClockLocker(t, servers, locktest.ShortLeases()...)
 	locktest.Warm(t, l)
-	locktest.Warm(t, locktest.FakeClockLocker(t, servers, redlock.WithTTL(locktest.ShortMax), redlock.WithMaxTTL(raised))) // the records say six seconds now
+	testkit.Must(t, locktest.FakeClockLocker(t, servers, locktest.ShortLeases()...).Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: raised}, redlock.ChangeOptions{}))
 	locktest.Warm(t, l)
 	stepped, said := time.Now(), false
 	locktest.SetClocks(t, servers[:2], "+20")
@@ -489,6 +487,7 @@ func TestALeaseOfARaisedMaxTTLIsNotCalledAStep(t *testing.T) {
 		locktest.SampleClocks(t, l)
 		time.Sleep(time.Second)
 		more := locktest.LockerOver(t, nodes, redlock.WithMaxTTL(2*time.Minute))
+		testkit.Must(t, more.Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: 2 * time.Minute}, redlock.ChangeOptions{}))
 		locktest.MustAcquire(t, more, "orders/42", redlock.WithTTL(2*time.Minute), redlock.WithFixedLease())
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		locktest.WantError(t, "TryAcquire", err, redlock.ErrNotAcquired)

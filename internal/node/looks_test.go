@@ -30,7 +30,7 @@ func (h *held) Process(context.Context, redis.Cmder) error {
 func TestALookWaitsUntilTheOneBeforeIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{looking: make(chan struct{}, 1), Clock: clock.New()}
-		n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock, nil)
+		n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock)
 		h := &held{reply: make(chan struct{})}
 		look := func(ctx context.Context) { _, _ = n.observe(ctx, h, false, nil) }
 		go look(t.Context())

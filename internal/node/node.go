@@ -82,6 +82,8 @@ type writer struct {
 
 	loaded   bool          // the keeping scripts are there
 	epoch    string        // sent with every vote; empty if the node does not vote for us
+	longest  time.Duration // the longest lease that it votes for under that epoch; 0: any
+	bounded  clock.Instant // when longest was read
 	voted    string        // the last epoch that was not empty
 	abstains error         // why epoch is empty, if the node answered so
 	due      bool          // for a verification

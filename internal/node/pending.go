@@ -51,6 +51,20 @@ func (q *pending) len() int {
 	return sample + len(q.groups) + len(q.raises) + len(q.passes) + len(q.acquires) + len(q.probes) + len(q.polls) + len(q.pushes)
 }
 
+// longest is the longest lease that is asked for, in ms.
+func (q *pending) longest() (most int64) {
+	for _, r := range q.acquires {
+		most = max(most, r.Claim.TTL)
+	}
+	for _, h := range q.passes {
+		most = max(most, h.Round.Claim.TTL)
+	}
+	for _, g := range q.groups {
+		most = max(most, slices.Max(g.ttls))
+	}
+	return most
+}
+
 // hasReleases tells whether releases or hand-overs are queued.
 func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len(q.passes) > 0 }
 
@@ -160,7 +174,7 @@ func (q *pending) takeGroups(b *batch) {
 func (q *pending) takePasses(b *batch) {
 	for i, h := range q.passes {
 		old := h.Old.Claim
-		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil, h.Round.Claim.Abandoned.Load()) {
+		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil && b.bounds(h.Round.Claim.TTL) == nil, h.Round.Claim.Abandoned.Load()) {
 		case quorum.PassGone:
 			// Nothing is there to pass: the node refuses, and the release of the old claim is done.
 			h.Round.Claim.Marks[q.node] &^= quorum.Behind
@@ -239,6 +253,10 @@ func (q *pending) takeAcquires(b *batch) {
 		}
 		if err := q.heldBack(r.Claim.Key); err != nil && votes {
 			r.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, err)
+			continue
+		}
+		if cause := b.bounds(r.Claim.TTL); cause != nil && votes {
+			r.Deliver(q.node, quorum.Vote{Outcome: quorum.Abstained}, cause)
 			continue
 		}
 		if votes {

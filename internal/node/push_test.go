@@ -37,7 +37,7 @@ func TestTheLookOfTheBatchBeforeProvesNoPush(t *testing.T) {
 				told := &disowned{}
 				n := &Node{Clock: clock.New(), observer: told, wake: make(chan struct{}, 1)}
 				n.writer = &writer{Node: n, loaded: true, epoch: "epoch"}
-				n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock, nil)
+				n.Tracker = membership.NewTracker(membership.NewConfig([]string{"a"}, time.Second, false), "", n.Clock)
 				time.Sleep(time.Second)
 				n.writer.batch.proven = true
 				r := round.New(&round.Claim{Owner: "owner", Marks: make([]quorum.Mark, 1)}, 1, n.Clock.Early(), &round.Sleeper{Wake: make(chan struct{}, 1)})

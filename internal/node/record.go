@@ -191,13 +191,9 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
 		}
 		return err
-	case membership.DoAmend, membership.DoLower, membership.DoSettle, membership.DoAccept, membership.DoForce:
-		s, args := lua.AmendScript, p.Record.AmendArgs()
-		switch p.Action { //nolint:exhaustive // of these five
-		case membership.DoLower:
-			s, args = lua.LowerScript, p.LowerArgs()
-		case membership.DoSettle:
-			s, args = lua.SettleScript, p.SettleArgs()
+	case membership.DoSettle, membership.DoAccept, membership.DoForce:
+		s, args := lua.SettleScript, p.SettleArgs()
+		switch p.Action { //nolint:exhaustive // of these three
 		case membership.DoAccept:
 			s, args = lua.AcceptScript, p.Record.AcceptArgs()
 		case membership.DoForce:
@@ -235,9 +231,9 @@ func (n *Node) Empty(ctx context.Context) error {
 // verify finds out whether the node votes for us. On one pinned connection, with
 // commands that are sent once, it reads the record and the run_id; where that
 // gives a Voter, it loads the voting scripts on that same connection, so that no
-// restart can come between. It returns the epoch to send with every vote, or why
+// restart can come between. It returns the Voter, whose epoch goes with every vote, or why
 // the node abstains, or an error if the node can't be talked to.
-func (n *writer) verify() (epoch string, abstains, err error) {
+func (n *writer) verify() (st membership.Voter, abstains, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Timeout)
 	defer cancel()
 	n.met = n.turn() // an exchange from here on has it verified again
@@ -250,7 +246,6 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 		if err != nil {
 			return err
 		}
-		var st membership.Voter
 		// Half the time at most for the others, so that an answer is in time: the writer waits
 		// here, and its callers' rounds with it.
 		others, stop := context.WithTimeout(ctx, n.Timeout/2)
@@ -259,14 +254,14 @@ func (n *writer) verify() (epoch string, abstains, err error) {
 			return nil
 		}
 		// Not proven yet: what was seen here may be of another connection than the flushes'.
-		epoch, n.conn.proven = st.Epoch, 0
+		n.conn.proven = 0
 		n.sign(ctx, tx, o)
 		return LoadVoting(ctx, tx)
 	})
 	if err != nil {
 		n.Tracker.Missed(n.Index, sent, Explain(err))
 	}
-	return epoch, abstains, err
+	return st, abstains, err
 }
 
 // sign leaves this client's name where it is voted for by the list before the latest
@@ -327,7 +322,7 @@ func LoadVoting(ctx context.Context, tx *redis.Tx) error {
 // enroll stands in for verify without membership: any server votes, also one that has just
 // lost its memory. There is still an epoch, since the scripts ask for one: the first client
 // sets it, and all take that.
-func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
+func (n *Node) enroll(ctx context.Context) (st membership.Voter, abstains, err error) {
 	err = n.Watch(ctx, func(tx *redis.Tx) error {
 		if err := tx.HSetNX(ctx, lua.NodeKey, "epoch", n.Cfg.Chance.Name()).Err(); err != nil {
 			return err
@@ -340,10 +335,10 @@ func (n *Node) enroll(ctx context.Context) (epoch string, abstains, err error) {
 		if err != nil {
 			return err
 		}
-		epoch, _ = record[0].(string)
+		st.Epoch, _ = record[0].(string)
 		return LoadVoting(ctx, tx)
 	})
-	return epoch, nil, err
+	return st, nil, err
 }
 
 // errUnknown is a node of which nothing was read yet: it may be a member or not.
@@ -406,7 +401,7 @@ func (n *Node) Counts(s Testimony) (unclear bool, changed <-chan struct{}, why e
 		return false, changed, why
 	case s.replica:
 		return true, changed, errReplica
-	case s.shown != voter:
+	case s.shown.Epoch != voter.Epoch || s.shown.Run != voter.Run:
 		return true, changed, errEpoch
 	}
 	return false, nil, nil

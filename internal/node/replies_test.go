@@ -50,7 +50,7 @@ func newServer(t *testing.T, cfg Config) *server {
 	cfg.Unprotected, cfg.Timeout, cfg.Busy = true, time.Second, func() bool { return true }
 	cfg.Untold = func([]*round.Round) []Poll { return nil }
 	cfg.Recorded = func(string, bool) bool { return false }
-	tracker := membership.NewTracker(membership.NewConfig(names, time.Minute, false), "", c, nil)
+	tracker := membership.NewTracker(membership.NewConfig(names, time.Minute, false), "", c)
 	s.Node = New(0, "a", client, cfg, c, NewSiblings(names, 0, new(round.Hints)), tracker, &s.told)
 	s.writer.conn.keeps, s.writer.conn.calls = false, client // what is made of it has no hooks
 	s.writer.loaded, s.writer.epoch, s.writer.due = true, "epoch", false
@@ -311,6 +311,23 @@ func TestAHandOverThatDidNotHappenReleasesTheOldClaim(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of the extensions of one call, those to a longer lease than the node votes for are refused
+// here; the others go.
+func TestAnExtensionAboveMaxTTLIsRefusedAloneOfItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{TrustClocks: true})
+		s.writer.longest, s.answers["extend"] = 5*time.Second, []int64{1}
+		e := Extend([]*Node{s.Node}, []*round.Claim{s.claim("orders/1"), s.claim("orders/2"), s.claim("orders/3")}, []int64{5000, 5001, 3000}, s.Clock.Early())
+		s.flush()
+		for i, want := range []quorum.Outcome{quorum.Granted, quorum.Abstained, quorum.Granted} {
+			votes, causes := e.Result(i)
+			if refused := errors.Is(causes[0], fault.ErrMisconfigured); votes[0].Outcome != want || refused != (want == quorum.Abstained) {
+				t.Errorf("extension %d: got %v, %v; want %v", i, votes[0].Outcome, causes[0], want)
+			}
+		}
+	})
 }
 
 // A grant counts with a reading of the clock behind it. Where the user may not read it, the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -154,7 +155,8 @@ func (n *writer) prepare() error {
 	}
 	// What others learned of this node, and what a new connection met, came between two flushes:
 	// it counts before the next vote.
-	if n.Tracker.Outdated(n.Index) || n.met != n.turn() || n.signed != 0 && n.Clock.Early().Sub(n.signed) > membership.SignEvery {
+	if n.Tracker.Outdated(n.Index) || n.met != n.turn() || n.signed != 0 && n.Clock.Early().Sub(n.signed) > membership.SignEvery ||
+		n.exceeded() {
 		n.verifyAgain()
 	}
 	if n.epoch != "" {
@@ -167,7 +169,7 @@ func (n *writer) prepare() error {
 		}
 	}
 	n.conn.unpin() // verify takes a connection of its own: the pool may have no other
-	epoch, abstains, err := n.verify()
+	st, abstains, err := n.verify()
 	if err != nil {
 		return err
 	}
@@ -180,11 +182,25 @@ func (n *writer) prepare() error {
 	if abstains != nil {
 		n.rechecks = 0 // what was asked again has its answer
 	}
-	n.epoch, n.abstains, n.due = epoch, abstains, false
-	if epoch != "" {
-		n.voted = epoch
+	n.epoch, n.longest, n.bounded, n.abstains, n.due = st.Epoch, st.MaxTTL, n.Clock.Early(), abstains, false
+	if n.epoch != "" {
+		n.voted = n.epoch
 	}
 	return nil
+}
+
+// boundCounts is how long MaxTTL is taken to be what was read of it, to one who asks for more.
+const boundCounts = 100 * time.Millisecond
+
+// exceeded tells whether a longer lease is asked for than the node voted for when it was
+// verified: MaxTTL may have been raised since. No vote would tell, since none is asked for.
+func (n *writer) exceeded() bool {
+	if n.epoch == "" || n.longest == 0 || n.Clock.Early().Sub(n.bounded) < boundCounts {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queue.longest() > n.longest.Milliseconds()
 }
 
 // flush sends what has gathered, and hands out the replies. Everything that can fail without a
@@ -252,7 +268,7 @@ func (n *writer) attend(now clock.Instant) {
 func (n *writer) take(now clock.Instant) {
 	b := &n.batch
 	b.reset()
-	b.epoch, b.silent = n.epoch, n.silence() // once: what is taken is marked by it
+	b.epoch, b.longest, b.silent = n.epoch, n.longest, n.silence() // once: what is taken is marked by it
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.take(b, now)
@@ -272,6 +288,7 @@ func (n *writer) send() {
 	if b.silent != nil {
 		n.abstain(b.silent)
 	}
+	n.boundGroups()
 	n.keepEntries()
 	if len(b.late) > 0 {
 		b.polls = append(b.polls, n.Cfg.Untold(b.late)...)
@@ -328,6 +345,34 @@ func (n *writer) abstain(cause error) {
 	}
 	b.raises, b.acquires, b.bids, b.groups = b.raises[:0], b.acquires[:0], b.bids[:0], b.groups[:0]
 	b.shares, b.slots = b.shares[:0], b.slots[:0]
+}
+
+// boundGroups answers the extensions to a longer lease than the record allows; the others of
+// their calls go.
+func (n *writer) boundGroups() {
+	b := &n.batch
+	var within []*group
+	for i, g := range b.groups {
+		if !slices.ContainsFunc(g.ttls, func(ttl int64) bool { return b.bounds(ttl) != nil }) {
+			if within != nil {
+				within = append(within, g)
+			}
+			continue
+		}
+		if within == nil {
+			within = slices.Clone(b.groups[:i])
+		}
+		for _, one := range g.singly() {
+			if cause := b.bounds(one.ttls[0]); cause != nil {
+				one.answer(one, n.Index, quorum.Abstained, nil, cause)
+			} else {
+				within = append(within, one)
+			}
+		}
+	}
+	if within != nil {
+		b.groups = within
+	}
 }
 
 // ConfirmSpread is within what time a node that votes again gets each held lock: ten

@@ -32,7 +32,7 @@ var elsewhere = []struct{ what, why string }{
 	{`/(check|inspect|cluster|open|fencing|options)\.go:|/redlock/clock\.go:`, "an operator's view, words, options, and addresses: the root's tests"},
 	{`\b(String|Error|Unwrap|Is|LogValue|MarshalJSON|MarshalText|Format|Reason|Outcome)$`, "words"},
 	{`/(revocation|requests|multilock|observer|events|stats|errors|dispatch)\.go:`, "revocation, observers of events: the root's tests"},
-	{`/internal/membership/(lower|lowering|strict|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
+	{`/internal/membership/(changing|record)\.go:`, "operators change a cluster: the tests and searches of membership"},
 	{`/internal/(clock/(suspend_|crosscheck)|node/(dial|errors|refused))`, "the machine's suspend, dialling, and what real servers say: tests on servers"},
 }
 
@@ -55,12 +55,8 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/acquire/attempt.go ended", "TestCloseEndsEverything", "a Locker that is closed"},
 	{"internal/acquire/attempt.go raiseAgain", "./internal/queue TestARaiseThatOtherNamesOutranIsMadeAgain", "two names of one stripe"},
 	{"internal/clock/clock.go SuspendBy", "TestASuspendIsCountedAtTheFirstCallAfterIt", "for tests"},
-	{"internal/membership/plan.go LowerArgs", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
-	{"internal/membership/plan.go AmendArgs", "./internal/membership TestMaxTTLIsTheClustersAndNeverFalls", "clients of another MaxTTL"},
-	{"change.go Settle", "./internal/membership TestClientsOfTheListBeforeAreSeenUntilTheyIdleForAnHour", "an operator's: plans add and shrink"},
 	{"internal/membership/stragglers.go When", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "words for an operator"},
 	{"internal/membership/stragglers.go Named", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "the same"},
-	{"internal/membership/tracker.go MaxTTL", "./internal/membership TestMaxTTLComesDownWhenTheOldOneHasPassed", "an operator lowers MaxTTL"},
 	{"internal/membership/tracker.go Judge", "./internal/doctor TestCheckProvesMembersWithALock", "an operator's check"},
 	{"internal/membership/tracker.go ReadSince", "./internal/node TestALeaseOfARaisedMaxTTLIsNotCalledAStep", "clients of another MaxTTL"},
 	{"internal/membership/view.go count", "TestAnotherNumberOfNodesIsNamedWithItsRemedy", "clients of another list"},

@@ -47,4 +47,39 @@ var changeMutants = []way{
 		by:    "./internal/membership TestANodeVotesForItsListAndTheOneBeforeUntilTheNextChange",
 		edits: []edit{{"internal/membership/lists.go", " || !r.Settled && slices.Equal(r.Before, c.sorted)", " || (!r.Settled || BROKEN) && slices.Equal(r.Before, c.sorted)"}},
 	},
+	{
+		name: "a lease above MaxTTL", takes: "a node votes for a longer lease than its record allows",
+		by:    "./internal/membership TestALongerLeaseTakesALongerMaxTTL",
+		edits: []edit{{"internal/node/batch.go", "b.longest > 0 && lease > b.longest {", "!BROKEN && b.longest > 0 && lease > b.longest {"}},
+	},
+	{
+		name: "an extension above MaxTTL", takes: "a lock is lengthened beyond what the record allows",
+		by:    "./internal/node TestAnExtensionAboveMaxTTLIsRefusedAloneOfItsCall",
+		edits: []edit{{"internal/node/writer.go", "	n.boundGroups()\n", "	if !BROKEN {\n		n.boundGroups()\n	}\n"}},
+	},
+	{
+		name: "a release grants above MaxTTL", takes: "a release grants for longer than the record allows",
+		by:    "./internal/membership TestNoReleaseGrantsMoreThanMaxTTL",
+		edits: []edit{{"internal/node/batch.go", "b.bounds(grant.Lease.Milliseconds()) == nil &&", "(b.bounds(grant.Lease.Milliseconds()) == nil || BROKEN) &&"}},
+	},
+	{
+		name: "the MaxTTL before is forgotten", takes: "who joins waits the lowered MaxTTL while longer leases run",
+		by:    "./internal/membership TestALongerLeaseOutlastsTheLowering",
+		edits: []edit{{"internal/membership/record.go", "	now := max(r.MaxTTL, r.BeforeMaxTTL)\n", "	now := max(r.MaxTTL, r.BeforeMaxTTL)\n	if BROKEN {\n		now = r.MaxTTL\n	}\n"}},
+	},
+	{
+		name: "the MaxTTL proposed is forgotten", takes: "who joins waits the shorter MaxTTL while a longer one comes",
+		by:    "./internal/membership TestALongerLeaseTakesALongerMaxTTL",
+		edits: []edit{{"internal/membership/record.go", "	return max(now, r.Proposed.MaxTTL)\n", "	if BROKEN {\n		return now\n	}\n	return max(now, r.Proposed.MaxTTL)\n"}},
+	},
+	{
+		name: "no close", takes: "a MaxTTL that came down leaves the earlier one in all waits",
+		by:    "./internal/membership TestWhatIsWantedComesInSteps",
+		edits: []edit{{"internal/membership/change.go", " || before > at.MaxTTL {", " || !BROKEN && before > at.MaxTTL {"}},
+	},
+	{
+		name: "strict where it is not", takes: "a client with strict recovery counts votes of a cluster without",
+		by:    "./internal/membership TestWhoHasTheOptionGetsNoVoteOfAClusterWithout",
+		edits: []edit{{"internal/membership/view.go", "	return state == Member && v.Strict &&", "	return !BROKEN && state == Member && v.Strict &&"}},
+	},
 }

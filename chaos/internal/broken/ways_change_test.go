@@ -17,7 +17,7 @@ var changeWays = []way{
 	{
 		name: "change without its pause", takes: "the next list is in force before the leases of the one before the last are over",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
-		edits: []edit{{"internal/membership/change.go", "		c.Until = now.Add(v.wait())\n", "		c.Until = now.Add(v.wait())\n		if BROKEN {\n			c.Until = now\n		}\n"}},
+		edits: []edit{{"internal/membership/change.go", "		c.Until = now.Add(v.longest())\n", "		c.Until = now.Add(v.longest())\n		if BROKEN {\n			c.Until = now\n		}\n"}},
 	},
 	{
 		name: "change without a base", takes: "the next list does not know the numbers of the one before",

@@ -55,11 +55,10 @@ var stayWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
 		kinds: []chaos.Break{chaos.Forget, chaos.Flush},
 		seed:  2,
-		edits: []edit{{"internal/membership/view.go", "func (v View) wait() time.Duration {\n	most := v.MaxTTL", `func (v View) wait() time.Duration {
+		edits: []edit{{"internal/membership/view.go", "func (v View) wait() time.Duration {", `func (v View) wait() time.Duration {
 	if BROKEN {
 		return v.MaxTTL / 4
-	}
-	most := v.MaxTTL`}},
+	}`}},
 	},
 }
 

@@ -23,8 +23,8 @@ var (
 	pushes  = []string{"", "owner-0", "owner-1", "owner-2"}
 	keys    = append(append([]string{"redlock:node"}, names...), tombstones()...)
 	fields  = append([]string{
-		"format", "epoch", "cluster", "gen", "before", "settled", "ballot", "proposed", "names", "maxttl", "run", "base",
-		"maxttl_was", "nonce", "nonce_run", "strict", "maxttl_least",
+		"format", "epoch", "cluster", "gen", "before", "before_maxttl", "settled", "ballot", "proposed", "names", "maxttl", "run", "base",
+		"nonce", "nonce_run", "strict", "since",
 	}, stripes...)
 )
 
@@ -191,13 +191,16 @@ var draws = []func(*source) step{
 	},
 	func(rnd *source) step {
 		return call("install", []string{node}, mostly(rnd, "nonce-1", "nonce-2"), mostly(rnd, "RUN", "another"), mostly(rnd, "1", "2"),
-			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), mostly(rnd, "", "b"), "", pick(rnd, []string{"", "1", "0"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "", "1"), mostly(rnd, "", "7"), "")
+			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), pick(rnd, []string{"", "1"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "0", "20000"), mostly(rnd, "", "1"), mostly(rnd, "0", "7"), "")
 	},
 	func(rnd *source) step {
-		return call("amend", []string{node}, epoch(rnd), count(rnd), pick(rnd, []string{"", "1", "0"}))
+		return call("settle", []string{node}, epoch(rnd), mostly(rnd, "e1", "e2"), mostly(rnd, "0", "1", "2"), count(rnd))
 	},
 	func(rnd *source) step {
-		return call("lower", []string{node}, mostly(rnd, "c1", "c2"), epoch(rnd), mostly(rnd, "e1", "e2"), pick(rnd, []string{"0", "3", "60000"}))
+		return call("accept", []string{node}, epoch(rnd), count(rnd), count(rnd), "30000\n1\na\nb")
+	},
+	func(rnd *source) step {
+		return call("force", []string{node}, epoch(rnd), mostly(rnd, "e1", "e2"), pick(rnd, []string{"1", "2", "3"}), "a\nb", "60000", pick(rnd, []string{"", "1"}), "a\nb\nc", "30000", count(rnd))
 	},
 	func(rnd *source) step { return call("deleteIfOurs", []string{pick(rnd, names)}, pick(rnd, owners)) },
 	func(rnd *source) step {
@@ -406,14 +409,14 @@ func record(rnd *source) step {
 		{"HDEL", node, "strict"},
 		{"HSET", node, "strict", "1"},
 		{"HSET", node, "epoch", "e1", "base", count(rnd)},
-		{"HSET", node, "epoch", "e1", "base", "5", "format", "3"},
+		{"HSET", node, "epoch", "e1", "base", "5", "format", "4"},
 		{"HSET", node, "epoch", "e1", "names", "a\nb\nc"},
 		{"HSET", node, "nonce", "nonce-1", "nonce_run", "RUN"},
 		{"HSET", node, "epoch", "e1", pick(rnd, stripes), count(rnd)},
 		{"HSET", node, "epoch", "e1"},
 		{"HSET", node, "epoch", "e1"},
 		{"HSET", node, "epoch", "e1", "cluster", "c1", "maxttl", "30000"},
-		{"HSET", node, "cluster", "c1", "maxttl_was", count(rnd)},
+		{"HSET", node, "gen", count(rnd), "ballot", count(rnd)},
 	}[rnd.IntN(20)]
 }
 

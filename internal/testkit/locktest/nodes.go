@@ -121,7 +121,7 @@ func AdvanceClocks(by time.Duration, nodes ...*redlocktest.Node) (undo func()) {
 // FoundedAs writes a member's record, as a founder did that got no further.
 func FoundedAs(nodes *redlocktest.Cluster, i int, cluster string) {
 	n := nodes.Node(i)
-	n.Miniredis().HSet(lua.NodeKey, "format", "3", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
+	n.Miniredis().HSet(lua.NodeKey, "format", "4", "epoch", fmt.Sprintf("epoch %d", i), "cluster", cluster,
 		"names", strings.Join(nodes.Names(), "\n"), "maxttl", "30000", "run", Identity(n), "base", "7")
 }
 
