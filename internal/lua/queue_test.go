@@ -18,7 +18,7 @@ func asks(owner string, place int64) call {
 
 // looks is A's look at the name.
 func looks(owner string, place int64) call {
-	return call{lua.LookScript, []string{"name"}, []any{idA, place, 77, owner}}
+	return call{lua.LookScript, []string{"name"}, []any{idA, "", place, 77, owner}}
 }
 
 // releases is A's release of an owner, in a mode, and with whom it goes on.

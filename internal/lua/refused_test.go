@@ -171,11 +171,12 @@ func TestWhatEachScriptRefuses(t *testing.T) {
 			{name: "somebody waits, who is to be called", before: append(slices.Clone(waits), heldBy("me", 700)), hears: true, args: "me e1 -1 7", want: "[1 0]", after: free()},
 		})},
 		{lua.LookScript, withKeys("name", []scriptCase{
-			{name: "the first sign of life", args: "q 9", want: "[0 -2]", after: map[string]string{"PTTL redlock:live:q": "3000", "PTTL redlock:waiting": "3000", "ZSCORE redlock:queue:name q": "9"}},
-			{name: "one after another", before: []string{"SET redlock:live:q 1 PX 2600"}, args: "q 9", want: "[1 -2]", after: map[string]string{"PTTL redlock:live:q": "3000"}},
-			{name: "one after a call", before: []string{"SET redlock:live:q 1 PX 700"}, args: "q 9", want: "[0 -2]", after: map[string]string{"PTTL redlock:live:q": "3000"}},
-			{name: "it was granted", before: []string{heldBy("me", 700)}, args: "q 9 88 me", want: "[0 -3]", after: map[string]string{"EXISTS redlock:queue:name": "0"}},
-			{name: "it was released before", before: []string{tombstone}, args: "q 9 88 me", want: "[0 -2]", after: map[string]string{"EXISTS redlock:queue:name": "0"}},
+			{name: "the first sign of life", args: "q e1 9", want: "[0 -2]", after: map[string]string{"PTTL redlock:live:q": "3000", "PTTL redlock:waiting": "3000", "ZSCORE redlock:queue:name q": "9"}},
+			{name: "one after another", before: []string{"SET redlock:live:q 1 PX 2600"}, args: "q e1 9", want: "[1 -2]", after: map[string]string{"PTTL redlock:live:q": "3000"}},
+			{name: "one after a call", before: []string{"SET redlock:live:q 1 PX 700"}, args: "q e1 9", want: "[0 -2]", after: map[string]string{"PTTL redlock:live:q": "3000"}},
+			{name: "it was granted", before: []string{heldBy("me", 700)}, args: "q e1 9 88 me", want: "[0 -3]", after: map[string]string{"EXISTS redlock:queue:name": "0"}},
+			{name: "it was released before", before: []string{tombstone}, args: "q e1 9 88 me", want: "[0 -2]", after: map[string]string{"EXISTS redlock:queue:name": "0"}},
+			{name: "another epoch", before: []string{exchange, "SET redlock:live:q 1 PX 2600"}, args: "q e1 9", want: "[3 -2]", after: map[string]string{"ZSCORE redlock:queue:name q": "9"}},
 		})},
 		{lua.ShareScript, withKeys("redlock:node name redlock:dead:me", []scriptCase{
 			{name: "it is free", args: "e1 q 88 7 me 5000 0", want: "[21 0]", after: map[string]string{"ZSCORE name me": "{5000}", "PTTL name": "5000", counter: "21"}},

@@ -24,7 +24,7 @@ func askAlone(place int) call {
 }
 
 func lookFor(place int, owner string) call {
-	return call{lua.LookScript, []string{"name"}, []any{"S", place, 77, owner}}
+	return call{lua.LookScript, []string{"name"}, []any{"S", "", place, 77, owner}}
 }
 
 var besideCases = []sharedCase{

@@ -294,7 +294,7 @@ var slotCases = []struct {
 	},
 	{
 		name: "a plain look puts a process in the slots' line", given: oneHeld,
-		call:  call{lua.LookScript, []string{lua.SlotsKey("name")}, []any{idA, 50, 77, ""}},
+		call:  call{lua.LookScript, []string{lua.SlotsKey("name")}, []any{idA, "", 50, 77, ""}},
 		reply: "[0 -2]", shows: "1=" + held + "@600 7=40 A@50 A lives 77",
 	},
 	{

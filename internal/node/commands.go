@@ -300,12 +300,12 @@ func (b *batch) groupCall(g *group) redis.Cmder {
 // sent, so that Wanted leaves out what was given up while it waited.
 func (b *batch) pollCall(k Poll) (redis.Cmder, []*round.Claim) {
 	keys, positions, claims := k.Wanted()
-	args := make([]any, 0, 5+3*len(keys))
+	args := make([]any, 0, 6+3*len(keys))
 	args = append(args, "EVALSHA", lua.LookScript.Hash, len(keys))
 	for i := range keys {
 		args = append(args, keys[i])
 	}
-	args = append(args, &b.process)
+	args = append(args, &b.process, &b.epoch)
 	for i := range positions {
 		args = append(args, positions[i])
 	}

@@ -57,7 +57,7 @@ func (n *writer) handOut() {
 		case c.pass != nil:
 			recheck = n.settlePass(c.pass, c.cmd, outcome, err) || recheck
 		case c.poll != nil:
-			n.settlePoll(c, err)
+			recheck = n.settlePoll(c, err) || recheck
 		case c.raise != nil:
 			recheck = n.settleRaise(c, outcome, err) || recheck
 		case c.group != nil:
@@ -287,16 +287,30 @@ func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (rechec
 }
 
 // settlePoll hands out the reply to a poll. What a node in doubt says is passed on as that of
-// a node which does not vote: a name that is free there is no news.
-func (n *writer) settlePoll(c *call, err error) {
+// a node which does not vote: a name that is free there is no news. recheck says that the epoch
+// was another. Where no quorum is left for this client for good, waiters are to ask, and learn why.
+func (n *writer) settlePoll(c *call, err error) (recheck bool) {
 	if err != nil {
 		n.doubtPlaces(c.claims, Classify(err))
 		c.poll.Answer(n.Index, false, nil, err)
-		return
+		return false
 	}
-	votes := n.batch.silent == nil && n.doubt() == nil
-	c.poll.Answer(n.Index, votes, c.cmd.(intsCall).Val(), nil)
+	votes, replies := n.batch.silent == nil && n.doubt() == nil, c.cmd.(intsCall).Val()
+	if len(replies) > 0 && replies[0] > 1 {
+		replies[0] -= 2
+		recheck = true
+	}
+	if errors.Is(n.batch.silent, fault.ErrMisconfigured) && n.Tracker.Refused() {
+		for i := 1; i < len(replies); i++ {
+			replies[i] = AskAgain
+		}
+	}
+	c.poll.Answer(n.Index, votes, replies, nil)
+	return recheck
 }
+
+// AskAgain stands for a name's answer to a poll where no quorum is left for this client.
+const AskAgain = -4
 
 // doubtPlaces notes that a look of unknown outcome may still put these claims in line. Their
 // release must leave a tombstone: an entry takes a grant by push, and then nobody would

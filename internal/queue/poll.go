@@ -113,11 +113,12 @@ func (k *poll) Wanted() (keys []string, positions []int64, claims []*round.Claim
 // still knew that we live: one that did not has forgotten, or dropped, our entries,
 // and is asked about everything. Answer wakes the waiter for a name that is free there, or
 // ought to be free on a quorum by now. That a name is free on a node that does not vote is
-// no news: such a node may have forgotten the holder.
-func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
+// no news: such a node may have forgotten the holder. One that no quorum votes for any more
+// is woken, too: it asks, and learns why.
+func (k *poll) Answer(of int, votes bool, replies []int64, err error) {
 	w := k.presence
 	if k.last {
-		defer w.askedAll(node)
+		defer w.askedAll(of)
 	}
 	now := w.cfg.Clock.Early()
 	var free, ours []*Name
@@ -129,6 +130,8 @@ func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 		switch {
 		case err != nil || len(replies) != 1+len(k.names)+k.told:
 			w.armLocked(name, now.Add(lookAgain))
+		case replies[1+i] == node.AskAgain:
+			free = append(free, name)
 		case votes && replies[1+i] == -3:
 			ours = append(ours, name)
 		case votes && replies[1+i] == -2:
@@ -140,7 +143,7 @@ func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 			if votes {
 				end = now.Add(time.Duration(replies[1+i]+1) * time.Millisecond)
 			}
-			next, ask := name.polls.heard(node, now, end, w.cfg.Timeout)
+			next, ask := name.polls.heard(of, now, end, w.cfg.Timeout)
 			if ask {
 				free = append(free, name)
 				continue
@@ -150,13 +153,13 @@ func (k *poll) Answer(node int, votes bool, replies []int64, err error) {
 	}
 	w.mu.Unlock()
 	for _, name := range ours {
-		w.queue.granted(name, node)
+		w.queue.granted(name, of)
 	}
 	for _, name := range free {
 		w.queue.changed(name)
 	}
 	if err == nil && len(replies) > 0 && replies[0] == 0 {
-		w.askAll(node) // this look has told it that we live
+		w.askAll(of) // this look has told it that we live
 	}
 }
 

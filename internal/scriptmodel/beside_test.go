@@ -193,7 +193,7 @@ var besideEdits = []struct {
 	{"a release of an exclusive that wakes one", "release", "      elseif queue == sharers then\n        sharerIndex, woken = sharerIndex + 1, woken + 1\n", "", 33},
 	{"a rollback that wakes sharers", "release_shared", " or queue == sharers and rollback then", " then", 20},
 	{"a leave that takes a later entry", "release_shared", "tonumber(place) <= tonumber(ARGV[modes + n + i])", "true", 0},
-	{"a look that never says: ask", "look", "if enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) then", "if not enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) and false then", 0},
+	{"a look that never says: ask", "look", "if enterShared(KEYS[i], string.sub(ARGV[2 + i], 2), owner) then", "if not enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) and false then", 0},
 }
 
 func TestModelOfBothLinesTellsWrongScripts(t *testing.T) {

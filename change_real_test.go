@@ -1,0 +1,98 @@
+//go:build unix
+
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lab/redisserver"
+	"github.com/quorumkit/redlock/internal/testkit/locktest"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
+)
+
+// A waiter of a list that gets no vote any more is told so by its next looks, leaves the line, and
+// holds up nobody behind it.
+func TestAWaiterThatTheNextListRefusesLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	servers := testserver.Need(t, 2, redisserver.Config{})
+	open := func(n int) *redlock.Locker {
+		return locktest.OpenWithout(t, servers[:n], nil, redlock.WithTTL(3*time.Second), redlock.WithMaxTTL(3*time.Second))
+	}
+	ctx := t.Context()
+	old, next := open(1), open(2)
+	must(t, old.Cluster().Admit(ctx))
+	must(t, next.Cluster().Change(ctx, redlock.Wanted{Add: []string{servers[1].Addr()}}, redlock.ChangeOptions{}))
+	o := look(t, servers[:1])
+	held, err := next.Acquire(ctx, "orders/42")
+	must(t, err)
+	refused := make(chan error, 1)
+	go func() {
+		_, err := old.Acquire(ctx, "orders/42")
+		refused <- err
+	}()
+	o.inLine(1)
+	behind := o.comes(open(2), "behind", 2)
+	must(t, open(2).Cluster().Change(ctx, redlock.Wanted{}, redlock.ChangeOptions{EndStragglers: true}))
+	select {
+	case err := <-refused:
+		if !errors.Is(err, redlock.ErrMisconfigured) {
+			t.Errorf("the waiter ended with %v; want ErrMisconfigured", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the waiter of the old list was not told")
+	}
+	o.inLine(1)
+	must(t, o.turns(held, behind, time.Second).Release(ctx))
+}
+
+// One master grows to five, and shrinks to one. After each step each node of the list restarts,
+// empty and with its data: the cluster locks again within MaxTTL and seconds, and tokens grow.
+func TestEachNodeMayRestartAfterEachStepOfGrowingAndShrinking(t *testing.T) {
+	t.Parallel()
+	const maxTTL = time.Second
+	servers := testserver.Need(t, 5, redisserver.Config{AOF: redisserver.FsyncAlways})
+	open := func(n int) *redlock.Locker {
+		return locktest.OpenWithout(t, servers[:n], nil, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL), redlock.WithNodeTimeout(maxTTL/4))
+	}
+	ctx, last := t.Context(), redlock.Token(0)
+	locks := func(l *redlock.Locker, when string) {
+		began := time.Now()
+		pollUntil(t, maxTTL+5*time.Second, when+": the cluster locks", func() bool {
+			lock, err := l.TryAcquire(ctx, "orders/42")
+			if err != nil {
+				return false
+			}
+			if lock.Token() <= last {
+				t.Errorf("%s: token %v after %v", when, lock.Token(), last)
+			}
+			last = lock.Token()
+			return lock.Release(ctx) == nil
+		})
+		t.Logf("%s: locked after %v", when, time.Since(began).Round(time.Millisecond))
+		pollUntil(t, maxTTL+5*time.Second, when+": all vote", func() bool { return locktest.Votes(t, l) == len(l.Stats().Nodes) })
+	}
+	before := 1
+	must(t, open(1).Cluster().Admit(ctx))
+	for _, n := range []int{1, 2, 3, 5, 3, 2, 1} {
+		wanted := redlock.Wanted{}
+		for _, s := range servers[min(before, n):max(before, n)] {
+			wanted.Add = append(wanted.Add, s.Addr())
+		}
+		if n < before {
+			wanted.Add, wanted.Remove = nil, wanted.Add
+		}
+		must(t, open(max(before, n)).Cluster().Change(ctx, wanted, redlock.ChangeOptions{EndStragglers: true}))
+		before = n
+		at := open(n)
+		for i, s := range servers[:n] {
+			must(t, s.RestartEmpty())
+			locks(at, fmt.Sprintf("of %d, %d restarted empty", n, i))
+			must(t, s.Restart())
+			locks(at, fmt.Sprintf("of %d, %d restarted with its data", n, i))
+		}
+	}
+}
