@@ -90,10 +90,10 @@ func TestInspectIsBoundedByItsContextAndTheNodeTimeout(t *testing.T) {
 				case tt.want != nil:
 				case kind == "wrapped": // all its questions together
 					after, most = 7*after, 7*after
-				default: // its other connection may only be dialled
+				default: // its other connection may only be dialled, behind a silence too
 					most = node.DialShare * after
 				}
-				if took := time.Since(began); took != after && took != most {
+				if took := time.Since(began); took != after && took != most && (kind == "wrapped" || took != after+most) {
 					t.Errorf("%s, clients %s: took %v; want %v", name, kind, took, after)
 				}
 				wantError(t, name, err, redlock.ErrNoQuorum)

@@ -179,7 +179,9 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: TLS failed: %w (%s)", fault.ErrMisconfigured, err, Remedy(err))
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return fmt.Errorf("%w: %w", ErrUnreached, err)
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded): // our bound, not the caller's
+		return fmt.Errorf("%w: %s", round.ErrTimeout, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", round.ErrTimeout, err)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("connection lost: %w", err)
