@@ -113,7 +113,7 @@ func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
 		}
 		switch {
 		case err != nil && p.Steps > 1:
-			return fault.Errorf("redlock: change: step %d of %d, %s, is not done: %w", p.Step, p.Steps, p.Words, err)
+			return fault.Errorf("redlock: change: step %d of %d (%s) is not done: %w", p.Step, p.Steps, p.Words, err)
 		case err != nil && p.Words != "":
 			return fault.Errorf("redlock: change: %s: %w", p.Words, err)
 		case err != nil:

@@ -62,7 +62,7 @@ var (
 	aboutNoCluster = diagnosis{
 		FindingNoCluster,
 		"Without a quorum that agrees which cluster it is, nobody may lock",
-		"Give all clients the same list; founders that raced agree as soon as every node answers",
+		"Give all clients the same list; where every node answers they are founded anew",
 	}
 	aboutChange = diagnosis{
 		FindingListChange,

@@ -118,11 +118,17 @@ func TestANodeThatTheListDoesNotHaveIsNotTakenIn(t *testing.T) {
 	}
 }
 
-func TestBeyondTheTableEveryNodeOfEachListHasItsSay(t *testing.T) {
+func TestBeyondTheTableTheListInForceIsFoundedAndNoOther(t *testing.T) {
 	over := start + clock.Instant(maxTTL)
 	v := newView(2, over)
 	rec := listed(1, nodeNames[:3], nodeNames[:2])
 	v.nodes[0] = observed(over, "r", &rec, 50, membership.Notice{})
 	v.blank(1, over)
-	wantPlan(t, v.next(1, over), membership.DoNothing, "c, of the cluster's lists, is not this client's")
+	wantPlan(t, v.next(1, over), membership.DoNothing, "the record of a has another list, a, b, c")
+	rec = listed(1, nodeNames[:2], nodeNames[:3]) // c, which was taken out, has no say
+	v.nodes[0] = observed(over, "r", &rec, 50, membership.Notice{})
+	wantPlan(t, v.next(0, over), membership.DoInstall, "")
+	if p := v.next(0, over).Record; p.Cluster != "new" || p.Gen != 0 || p.Before != nil || !slices.Equal(p.Names, nodeNames[:2]) {
+		t.Errorf("got %+v; want another cluster's first generation, of the list in force", p)
+	}
 }

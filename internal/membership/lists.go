@@ -129,17 +129,6 @@ func (v View) enough(i int, others []int) bool {
 	return true
 }
 
-// outside is a node of the cluster's lists that is not in ours: beyond the table every
-// node has its say. It is "" where there is none.
-func (v View) outside() string {
-	for _, list := range v.lists() {
-		if others := without(list, v.Names); len(others) > 0 {
-			return others[0]
-		}
-	}
-	return ""
-}
-
 // ListsOn are the lists by which a hold may be on node i: its record's, and the one before,
 // settled or not. Each has the indexes of our nodes, and -1 for another.
 func (t *Tracker) ListsOn(i int) [][]int {
@@ -159,9 +148,6 @@ func (v View) changing() bool { return v.newest.Settled }
 
 // withList is a joiner's record with all that is known of the configurations.
 func (v View) withList(r Record) Record {
-	if v.newest.Names == nil {
-		return r
-	}
 	r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL = v.newest.Gen, v.newest.Configuration, v.newest.Before, v.newest.BeforeMaxTTL
 	for _, o := range v.Nodes {
 		if v.atNewest(o) {

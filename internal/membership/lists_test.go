@@ -10,7 +10,7 @@ import (
 
 // Clusters whose lists of nodes meet: founders that race, and lists that overlap.
 
-func TestFoundersAgreeOnTheSmallestID(t *testing.T) {
+func TestWhereNoClusterHasAQuorumAllNodesAreFoundedAnew(t *testing.T) {
 	over := start + clock.Instant(maxTTL)
 	v := newView(4, over)
 	for i, id := range []string{"c2", "c1", "c2", "c1"} {
@@ -22,16 +22,16 @@ func TestFoundersAgreeOnTheSmallestID(t *testing.T) {
 		t.Errorf("got cluster %q; want none without a quorum", id)
 	}
 	p := v.next(0, over)
-	wantPlan(t, p, membership.DoInstall, "founded as cluster c2")
-	if p.Record.Cluster != "c1" {
-		t.Errorf("got %q; want the smallest id", p.Record.Cluster)
+	wantPlan(t, p, membership.DoInstall, "")
+	if p.Record.Cluster != "new" || p.Notice.Nonce != "" || p.Epoch != v.nodes[0].Record.Epoch {
+		t.Errorf("got %+v; want the founder's own id, over the survivor's epoch", p)
 	}
-	wantPlan(t, v.next(1, over), membership.DoNothing, "")
+	wantPlan(t, v.next(1, over), membership.DoRead, "a comes first")
 	if _, why := v.seen().Voter(1); !strings.Contains(why, "one cluster's id") {
 		t.Errorf("got %q; want that no id has a quorum", why)
 	}
 	v.down(3, over)
-	wantPlan(t, v.next(0, over), membership.DoNothing, "d: connection refused")
+	wantPlan(t, v.next(0, over), membership.DoNothing, "")
 }
 
 func TestListsThatOverlapDoNotFound(t *testing.T) {

@@ -38,26 +38,33 @@ type Plan struct {
 	Until    clock.Instant // of a wait
 	Notice   Notice        // of an install: its conditions
 	Record   Record        // of an install, without the epoch
-	Founding bool          // the install is beyond the table: tokens lean on clocks once
-	Epoch    string        // of a settling: the new one
+	Founding *Founding     // the install is beyond the table: tokens lean on clocks once; nil: it is not
+	Epoch    string        // of a settling: the new one; of an install over a survivor: the one that it has
 }
 
 // Proposal is what a founder brings of its own.
 type Proposal struct {
-	Cluster string       // a random id, the same in all its plans
+	Cluster string       // a random id, the same in all plans of one founding
 	Clock   quorum.Token // the wall clock, in microseconds
 	Admit   bool         // an operator's word that no lock made before is held
+	Begun   *Founding    // that it goes on with; nil: none
 }
 
 // Next is what must happen next on node i, at now. Any client may ask, many at
 // once, and any may die half way: each action is one script on one node, which
 // refuses when what it rests on has changed.
 func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
+	if p.Begun != nil {
+		return v.foundAt(i, p.Begun)
+	}
 	state, why := v.Standing(i)
 	switch state {
 	case Member, Behind:
 		if pl := v.catchUp(i); pl.Action != DoNothing || state == Behind {
 			pl.Cause = why
+			return pl
+		}
+		if pl := v.found(i, now, p); v.ours == "" && (pl.Action == DoInstall || pl.Action == DoRead) {
 			return pl
 		}
 		return Plan{}
@@ -87,7 +94,7 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	}
 	var pl Plan
 	if v.byTable(i) {
-		pl = v.joinByTable(i, until, p)
+		pl = v.joinByTable(i, until)
 	} else {
 		pl = v.found(i, now, p)
 	}
@@ -116,34 +123,32 @@ func (v View) byTable(i int) bool {
 }
 
 // joinByTable installs node i from what the other members know.
-func (v View) joinByTable(i int, since clock.Instant, p Proposal) Plan {
+func (v View) joinByTable(i int, since clock.Instant) Plan {
 	others := slices.DeleteFunc(v.Members(i, since), func(j int) bool { return !v.Nodes[j].Counted })
 	if !v.enough(i, others) {
 		return Plan{Action: DoRead}
 	}
-	rec := v.newRecord()
+	rec := v.withList(Record{Format: RecordFormat, Cluster: v.target})
 	for _, j := range others {
 		rec.Base = max(rec.Base, v.Nodes[j].Largest)
 	}
 	return Plan{Action: DoInstall, Record: rec}
 }
 
-// found installs node i where fewer than N-q+1 other members are left: in a new
-// cluster, after a majority lost its memory, after founders raced. Then every
-// node has its say, each blank one has been waited for, and what nobody can know
-// any more is taken from the clock.
+// found founds the cluster, a new one or anew: where no id has a quorum of members, and no node
+// can join by the table. Then every node of the list has its say, each blank one has been waited
+// for, and what nobody can know any more is taken from the clock. Node i is installed first, if
+// its name is the smallest: founders meet there, and see each other.
 func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 	few := fmt.Sprintf("only %d of the other nodes are members, where %d are needed, so every node must answer",
 		len(v.Members(i, 0)), v.Needed(len(v.sorted)))
-	if name := v.outside(); name != "" {
-		return Plan{Cause: fmt.Sprintf("%s, and %s, of the cluster's lists, is not this client's", few, name)}
-	}
-	for j := range v.Names {
+	for _, name := range v.sorted {
+		j := slices.Index(v.Names, name)
 		switch state, why := v.Standing(j); state {
 		case Unreachable, Foreign, Misconfigured, Behind:
-			return Plan{Cause: fmt.Sprintf("%s: %s: %s", few, v.Names[j], why)}
+			return Plan{Cause: fmt.Sprintf("%s: %s: %s", few, name, why)}
 		case Blank:
-			why = v.Names[j] + ": " + v.Hindered(j, why)
+			why = name + ": " + v.Hindered(j, why)
 			switch w := v.Waits[j]; {
 			case v.Nodes[j].Replica:
 				return Plan{Cause: few + ": " + why}
@@ -151,30 +156,94 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 				return Plan{Action: DoRead, Cause: few + ": " + why + "; its wait has not begun"}
 			case now < v.due(j, p):
 				return Plan{Action: DoRead, Waiting: true, Until: v.due(j, p), Cause: few + ": " + why + ", and its wait goes on"}
+			case v.byTable(j):
+				return Plan{Action: DoRead, Cause: name + " joins first"}
 			}
 		case Member, Joining:
+		}
+		if r := v.Nodes[j].Record; v.Nodes[j].Recorded && !slices.Equal(r.Names, v.sorted) {
+			return Plan{Cause: fmt.Sprintf("%s: the record of %s has another list, %s", few, name, strings.Join(r.Names, ", "))}
 		}
 	}
 	if who := v.operatorFor(); who != "" && !p.Admit {
 		return Plan{Cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit --strict-recovery), when no lock made before is held"}
 	}
+	if now < v.Rival {
+		return Plan{Action: DoRead, Waiting: true, Until: v.Rival, Cause: few + ", and another client founds the cluster just now"}
+	}
 	if !v.readAfterWaits(p) {
 		return Plan{Action: DoRead}
 	}
-	for j := range v.Names {
-		if state, _ := v.Standing(j); state == Blank && v.Names[j] < v.Names[i] {
-			return Plan{Action: DoRead, Cause: v.Names[j] + " comes first"} // founders meet at one node, and see each other there
+	begun := Founding{Record: v.foundingRecord(p), Marks: make([]string, len(v.Names))}
+	for j := range begun.Marks {
+		begun.Marks[j] = v.mark(j)
+	}
+	return v.foundAt(i, &begun)
+}
+
+// Founding is a founding under way: what each node of the list gets, survivors too, with an id
+// that nobody knew before, and what each showed when it was decided.
+type Founding struct {
+	Record Record
+	Marks  []string
+}
+
+// foundAt goes on: with node i, if it is the next.
+func (v View) foundAt(i int, f *Founding) Plan {
+	for _, name := range v.sorted {
+		switch j := slices.Index(v.Names, name); {
+		case v.hasJoined(j, f):
+		case j == i:
+			pl := Plan{Action: DoInstall, Record: f.Record, Founding: f, Notice: v.Nodes[i].Notice}
+			if o := v.Nodes[i]; o.member() {
+				pl.Notice, pl.Epoch = Notice{Run: o.Run}, o.Record.Epoch
+			}
+			return pl
+		default:
+			return Plan{Action: DoRead, Waiting: true, Cause: name + " comes first"}
 		}
 	}
-	rec := v.newRecord()
-	if rec.Cluster == "" {
-		rec.Cluster = p.Cluster
+	return Plan{}
+}
+
+// hasJoined tells whether node j has been installed by the founding.
+func (v View) hasJoined(j int, f *Founding) bool {
+	return v.Nodes[j].ofCluster(f.Record.Cluster) && v.Nodes[j].member()
+}
+
+// mark is what an install of node j rests on.
+func (v View) mark(j int) string {
+	if o := v.Nodes[j]; !o.member() {
+		return o.Notice.Nonce + " " + o.Notice.Run
 	}
-	rec.Base = p.Clock
+	return v.Nodes[j].Record.Epoch
+}
+
+// Stands tells whether the founding can go on: nodes are left, and as they were.
+func (f *Founding) Stands(v View) bool {
+	left := false
+	for _, name := range v.sorted {
+		if j := slices.Index(v.Names, name); !v.hasJoined(j, f) {
+			if left = true; !v.Nodes[j].Answered || v.mark(j) != f.Marks[j] {
+				return false
+			}
+		}
+	}
+	return left
+}
+
+// foundingRecord is the first of a cluster: with what is known of the configuration, or what this
+// client was told.
+func (v View) foundingRecord(p Proposal) Record {
+	rec, known := Record{Format: RecordFormat, Cluster: p.Cluster, Base: p.Clock}, Record{Gen: -1}
+	rec.Configuration = Configuration{Names: v.sorted, MaxTTL: v.MaxTTL, Strict: v.Strict}
 	for _, o := range v.Nodes {
-		rec.Base = max(rec.Base, o.Largest)
+		if rec.Base = max(rec.Base, o.Largest); o.Recorded && o.Record.Gen > known.Gen && slices.Equal(o.Record.Names, v.sorted) {
+			known = o.Record
+			rec.Configuration = known.Configuration
+		}
 	}
-	return Plan{Action: DoInstall, Record: rec, Founding: true}
+	return rec
 }
 
 // Barred tells whether waiting does not help the blank node i: too few of the
@@ -215,15 +284,6 @@ func (v View) readAfterWaits(p Proposal) bool {
 		}
 	}
 	return true
-}
-
-// newRecord is the record of a node that joins, after its wait: the cluster's configuration,
-// or, of a new one, what this client was told.
-func (v View) newRecord() Record {
-	return v.withList(Record{
-		Format: RecordFormat, Cluster: v.target,
-		Configuration: Configuration{Names: v.Sorted(), MaxTTL: v.MaxTTL, Strict: v.Strict},
-	})
 }
 
 // waiting explains a wait: until when, why, and what would end it.

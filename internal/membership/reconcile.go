@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,8 @@ const (
 	// joinSteps bounds the actions between two pauses: a notice, two looks and an install (of a
 	// new cluster, one node after another), with room for races.
 	joinSteps = 12
+	// rivalTime is how long another client that founds is left alone.
+	rivalTime = 3 * JoinPoll
 	// inVain is how many steps in a row may only ask for another look. The first look that
 	// counts is one. A writer may look at its node behind it, and that look does not count.
 	inVain = 3
@@ -169,7 +172,7 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 	defer done()
 	t.LookAtAll(ctx, false)
 	idle := 0 // steps in a row that only asked for another look
-	for range joinSteps + len(t.nodes) {
+	for range joinSteps + 2*len(t.nodes) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -220,9 +223,13 @@ func (t *Tracker) LookAtAll(ctx context.Context, counted bool) {
 // it did one, and whether an install waits for another, counted look.
 func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 	v, now := t.View(), t.clock.Now()
+	p.Cluster, p.Begun = t.founding(v)
 	for i, n := range t.nodes {
 		pl := v.Next(i, now, p)
 		t.note(i, pl)
+		if pl.Founding != nil { // noted before it is sent: its reply may be lost
+			t.begun = pl.Founding
+		}
 		switch pl.Action {
 		case DoNothing, DoWait, DoSettle, DoAccept: // an operator's
 		case DoRead:
@@ -232,6 +239,19 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		}
 	}
 	return did, look
+}
+
+// founding is the id that this client founds with, and the founding that it has begun, if that
+// still stands. Another one gets another id: of one that was given up, a node may be left.
+func (t *Tracker) founding(v View) (id string, begun *Founding) {
+	if t.begun != nil && !t.begun.Stands(v) {
+		t.begun = nil
+		t.foundings++
+	}
+	if id = t.founder; t.foundings > 0 {
+		id += "-" + strconv.Itoa(t.foundings)
+	}
+	return id, t.begun
 }
 
 // actionTexts say what an action that failed has not brought about.

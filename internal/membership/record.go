@@ -199,13 +199,13 @@ func (o Observation) StandingNotice() (Notice, bool) {
 	return o.Notice, o.Answered && o.Notice.Nonce != "" && o.Notice.Run == o.Run
 }
 
-// InstallArgs are install.lua's arguments, for a record that is installed under
-// this notice with this epoch.
-func (r Record) InstallArgs(n Notice) []any {
+// InstallArgs are install.lua's arguments, for a record that is installed with this epoch: under
+// this notice, or over a survivor of this identity and its earlier epoch.
+func (r Record) InstallArgs(n Notice, earlier string) []any {
 	return []any{
 		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, strings.Join(r.Names, "\n"),
 		r.MaxTTL.Milliseconds(), r.Base.String(),
-		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(),
+		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(), earlier,
 	}
 }
 

@@ -148,7 +148,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		sys.install(model, o)
 		rec := recordOf(word('e', 1), word('c', o.cluster), "", nodeNames[:3], time.Second, quorum.Token(o.base))
 		rec.Strict = o.strict
-		got := s.run("install", rec.InstallArgs(noticeOf(word('n', o.nonce), runs[o.run]))...)
+		got := s.run("install", rec.InstallArgs(noticeOf(word('n', o.nonce), runs[o.run]), "")...)
 		if want := *model != before; (got == int64(1)) != want {
 			s.t.Fatalf("install %+v on %+v: got %v; want installed %t", o, before, got, want)
 		}
@@ -190,7 +190,7 @@ func (s *scripted) glimpse(runs map[uint8]string) (g glimpse) {
 func (s *scripted) install(rec membership.Record) {
 	s.t.Helper()
 	n := s.run("notice", "n").([]any)
-	if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)))...); got != int64(1) {
+	if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)), "")...); got != int64(1) {
 		s.t.Fatalf("install: got %v; want 1", got)
 	}
 }

@@ -27,18 +27,15 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 			}
 		case !begun || sys.long != 0:
 			begun = true
-			for g, at := range s.lists {
-				l := at.names
-				if l != 0 && !slices.ContainsFunc(s.lists[:g], func(c conf) bool { return c.names == l }) && (g+3 >= mostGens || s.lists[g+3].names == 0) { // earlier ones get no vote
-					next := s
-					k := &next.lockers[c]
-					k.list, k.phase, k.left, k.floor = l, acquiring, sys.lease(c)-sys.drift, s.best
-					for n := range uint8(sys.seats) {
-						k.at[n].acquire = l.has(n)
-					}
-					yield(search.Step{Kind: stepBegin, A: c, C: uint8(l)}, next)
+			s.each(3, func(l list) { // earlier ones get no vote
+				next := s
+				k := &next.lockers[c]
+				k.list, k.phase, k.left, k.floor = l, acquiring, sys.lease(c)-sys.drift, s.best
+				for n := range uint8(sys.seats) {
+					k.at[n].acquire = l.has(n)
 				}
-			}
+				yield(search.Step{Kind: stepBegin, A: c, C: uint8(l)}, next)
+			})
 		}
 	}
 	for n := range uint8(sys.seats) {
@@ -47,6 +44,29 @@ func (sys *changeSystem) Next(s changeState, yield yieldChange) {
 	for j := range uint8(sys.agents) {
 		sys.agent(&s, j, yield)
 	}
+}
+
+// each calls f once with each list that was in force, but those of so many generations ago.
+func (s *changeState) each(ago int, f func(list)) {
+	seen := [1 << mostSeats]bool{}
+	for id := range s.lists {
+		for g, at := range s.lists[id] {
+			if at.names != 0 && !seen[at.names] && (g+ago >= mostGens || s.lists[id][g+ago].names == 0) {
+				seen[at.names] = true
+				f(at.names)
+			}
+		}
+	}
+}
+
+// latest is the latest configuration of a cluster.
+func (s *changeState) latest(id uint8) (c conf) {
+	for _, at := range s.lists[id-1] {
+		if at.names != 0 {
+			c = at
+		}
+	}
+	return c
 }
 
 // lease is the locker's.
@@ -207,7 +227,7 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	}
 	switch voter := sys.accepts(v.page, k.list, sys.lease(c)); {
 	case voter:
-	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.gen-3].names != k.list: // who was accepted before still is
+	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.id-1][v.gen-3].names != k.list: // who was accepted before still is
 		return
 	}
 	owner, life, epoch := ownerOf(c), scriptmodel.Tick(sys.lease(c)), v.node.Epoch
@@ -299,19 +319,19 @@ func (sys *changeSystem) spared(s *changeState, n uint8) bool {
 	}
 	if sys.founds {
 		gen := mostGens
-		for s.lists[gen-1].names == 0 {
+		for id := s.seats[n].id - 1; s.lists[id][gen-1].names == 0; {
 			gen--
 		}
 		for i := range uint8(sys.seats) {
-			if v := &s.seats[i]; i != n && !blank(i) && int(v.gen) == gen && (v.before == 0 || v.before.has(i)) {
+			if v := &s.seats[i]; i != n && !blank(i) && v.id == s.seats[n].id && int(v.gen) == gen {
 				return true
 			}
 		}
 		return false
 	}
-	for g, at := range s.lists {
+	for g, at := range s.lists[0] {
 		l := at.names
-		if l == 0 || !l.has(n) || g+2 < mostGens && s.lists[g+2].names != 0 {
+		if l == 0 || !l.has(n) || g+2 < mostGens && s.lists[0][g+2].names != 0 {
 			continue
 		}
 		left := 0

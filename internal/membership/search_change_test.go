@@ -30,6 +30,7 @@ const (
 	mostLockers = 3
 	mostAgents  = 3
 	mostGens    = 12
+	mostIDs     = 8
 )
 
 // list is a set of nodes, by bits.
@@ -83,7 +84,7 @@ func confOf(c membership.Configuration) conf {
 
 // page is a record: gen is one more than the record's, 0 for none.
 type page struct {
-	gen uint8
+	id, gen uint8
 	conf
 	before       list
 	beforeMost   uint8
@@ -145,7 +146,7 @@ type send struct {
 type attempt struct {
 	on           bool
 	closes       bool
-	gen          uint8 // as the record's
+	id, gen      uint8 // as the record's
 	from, wanted conf
 	to           conf // no names: not known
 	ballot       uint8
@@ -155,8 +156,17 @@ type attempt struct {
 	tag          uint8
 }
 
+// founder is a membership.Founding.
+type founder struct {
+	on    bool
+	page  // of the record
+	base  scriptmodel.Number
+	marks [mostSeats]mark
+}
+
 type agent struct {
 	list  list
+	begun founder
 	op    attempt
 	tags  uint8
 	seen  [mostSeats]sight
@@ -168,7 +178,8 @@ type changeState struct {
 	seats   [mostSeats]seat
 	lockers [mostLockers]lockerOf
 	agents  [mostAgents]agent
-	lists   [mostGens]conf // by generation, once one is in force
+	lists   [mostIDs][mostGens]conf // by cluster and generation, once one is in force
+	ids     uint8                   // of clusters that were founded, or are about to be
 	faults  uint8
 	changes uint8 // left
 	best    scriptmodel.Number
@@ -204,6 +215,7 @@ const (
 	slipSwap              // one node in another's place, at once
 	slipClock             // a founder goes by the numbers that are left
 	slipStrict            // a joiner copies no strict recovery
+	slipKnownID           // a founder takes the id that it knew
 )
 
 // changeSystem is the size of an instance.
@@ -235,6 +247,7 @@ type changeMemo struct {
 
 type changeQuestion struct {
 	list  list
+	begun founder
 	seen  [mostSeats]sight
 	waits [mostSeats]patience
 	n     uint8
@@ -243,16 +256,17 @@ type changeQuestion struct {
 type changeAnswer struct {
 	send     send
 	founding bool
+	begun    founder
 }
 
 func (sys *changeSystem) Init() (s changeState) {
 	s.faults, s.changes = sys.faults, sys.changes
-	s.lists[0] = conf{sys.first, sys.life, sys.strict}
+	s.lists[0][0], s.ids = conf{sys.first, sys.life, sys.strict}, 1
 	for n := range sys.seats {
 		v := &s.seats[n]
 		v.process = 1
 		if sys.first.has(uint8(n)) {
-			v.page = page{gen: 1, conf: s.lists[0], run: 1}
+			v.page = page{id: 1, gen: 1, conf: s.lists[0][0], run: 1}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -357,8 +371,8 @@ func (s changeState) String() string {
 	var b strings.Builder
 	for i, v := range s.seats {
 		if v.process > 0 {
-			fmt.Fprintf(&b, "[%d: run %d of %d epoch %d gen %d %+v before %05b of %d settled %t ballot %d proposed %d:%+v base %d stripe %d key %d for %d] ", i,
-				v.run, v.process, v.node.Epoch, int(v.gen)-1, v.conf, v.before, v.beforeMost, v.settled, v.ballot, v.proposedBy, v.proposed, v.node.Base, v.node.Stripes[0], v.node.Keys[0].Owner, v.node.Keys[0].Until)
+			fmt.Fprintf(&b, "[%d: run %d of %d epoch %d id %d gen %d %+v before %05b of %d settled %t ballot %d proposed %d:%+v base %d stripe %d key %d for %d] ", i,
+				v.run, v.process, v.node.Epoch, v.id, int(v.gen)-1, v.conf, v.before, v.beforeMost, v.settled, v.ballot, v.proposedBy, v.proposed, v.node.Base, v.node.Stripes[0], v.node.Keys[0].Owner, v.node.Keys[0].Until)
 		}
 	}
 	for i, c := range s.lockers {

@@ -104,7 +104,7 @@ func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
 			}
 			s = next
 		}
-		for _, at := range s.lists[1:] {
+		for _, at := range s.lists[0][1:] {
 			if at.names != 0 {
 				lists++
 			}
@@ -160,7 +160,7 @@ var slips = []struct {
 			sys.look(&s.agents[2], &s.seats[2], 2)
 			k := &s.agents[1] // the next operator has begun, and has not heard of c
 			k.list, k.tags = 0b00111, 1
-			k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), ballot: 3, began: 1, tag: 65}
+			k.op = attempt{on: true, id: 1, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), ballot: 3, began: 1, tag: 65}
 			s.seats[0].settledBy(65, 3, 0, conf{})
 			sys.look(k, &s.seats[0], 0)
 		})()
@@ -193,6 +193,7 @@ var slips = []struct {
 	{"one node in another's place at once", slipSwap, 1500, five},
 	{"a founder goes by the numbers that are left", slipClock, 10_000, grownFromOne},
 	{"a founder is not needed", slipOneList, 10_000, grownFromOne},
+	{"a founder takes the id that it knew", slipKnownID, 20_000, founders},
 	{"a joiner copies no strict recovery", slipStrict, 1500, func() *changeSystem {
 		return changing(3, 0b011, func(s *changeSystem) { s.founds, s.strict, s.faults, s.forgets, s.life = true, true, 20, 1, 3 })
 	}},
@@ -216,10 +217,10 @@ func eager() *changeSystem {
 
 // secondList is where the second list is in force, on all its nodes.
 func secondList(sys *changeSystem, s *changeState, first, next list) {
-	s.lists[0], s.lists[1] = sys.of(first), sys.of(next)
+	s.lists[0][0], s.lists[0][1] = sys.of(first), sys.of(next)
 	for n := range uint8(mostSeats) {
 		if v := &s.seats[n]; (first | next).has(n) {
-			v.page = page{gen: 2, conf: sys.of(next), before: first, beforeMost: sys.life, run: 1}
+			v.page = page{id: 1, gen: 2, conf: sys.of(next), before: first, beforeMost: sys.life, run: 1}
 			v.node.Epoch, v.epochs = 1, 1
 		}
 	}
@@ -229,7 +230,7 @@ func secondList(sys *changeSystem, s *changeState, first, next list) {
 func settledSecond(sys *changeSystem, s *changeState, left uint8) {
 	secondList(sys, s, 0b00111, 0b01111)
 	k := &s.agents[0]
-	k.list, k.op = 0b01111, attempt{on: true, gen: 1, from: sys.of(0b01111), wanted: sys.of(0b01110), to: sys.of(0b01110), ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
+	k.list, k.op = 0b01111, attempt{on: true, id: 1, gen: 1, from: sys.of(0b01111), wanted: sys.of(0b01110), to: sys.of(0b01110), ballot: 1, began: 1, left: 1 + left, largest: 1, tag: 1}
 	for n := range uint8(4) {
 		if n > 0 {
 			s.seats[n].settledBy(1, 1, 0, conf{})
@@ -255,7 +256,7 @@ func heldLonger(most, before uint8) func(*changeSystem, *changeState) {
 		sys.long, sys.eager = 24, 0
 		heldByFirst(sys, s)
 		k := &s.agents[0]
-		k.op.from.most, k.op.wanted.most, s.lists[0].most, s.lists[1].most = most, most, max(most, before), most
+		k.op.from.most, k.op.wanted.most, s.lists[0][0].most, s.lists[0][1].most = most, most, max(most, before), most
 		for n := range uint8(4) {
 			s.seats[n].most, s.seats[n].beforeMost = most, before
 			sys.look(k, &s.seats[n], n)
@@ -273,11 +274,11 @@ func lowered() *changeSystem {
 	return changing(3, 0b111, func(sys *changeSystem) {
 		sys.long, sys.life, sys.changes, sys.faults = 24, 6, 0, 0
 		sys.start = func(s *changeState) {
-			s.lists[0], s.lists[1] = conf{names: 0b111, most: sys.long}, sys.of(0b111)
+			s.lists[0][0], s.lists[0][1] = conf{names: 0b111, most: sys.long}, sys.of(0b111)
 			s.lockers[0], s.best = lockerOf{list: 0b111, phase: held, left: sys.long, token: 1}, 1
 			for n := range 3 {
 				v := &s.seats[n]
-				v.page = page{gen: 2, conf: sys.of(0b111), before: 0b111, beforeMost: sys.long, run: 1}
+				v.page = page{id: 1, gen: 2, conf: sys.of(0b111), before: 0b111, beforeMost: sys.long, run: 1}
 				v.node.Stripes[0], v.node.Keys[0] = 1, scriptmodel.Key{Owner: ownerOf(0), Until: scriptmodel.Tick(sys.long)}
 			}
 			s.seats[2].node.Keys[0] = scriptmodel.Key{}
@@ -293,11 +294,11 @@ func raisedByHalf() *changeSystem {
 		sys.long, sys.life, sys.changes, sys.faults = 24, 6, 0, 0
 		sys.start = func(s *changeState) {
 			next := conf{names: 0b111, most: sys.long}
-			s.lists[1] = next
+			s.lists[0][1] = next
 			for n := range 2 {
 				s.seats[n].settledBy(1, 1, 1, next)
 			}
-			s.agents[0].sends[1] = send{kind: membership.DoForce, page: page{gen: 2, conf: next, before: 0b111, beforeMost: sys.life}, epoch: uint8(s.seats[1].node.Epoch)}
+			s.agents[0].sends[1] = send{kind: membership.DoForce, page: page{id: 1, gen: 2, conf: next, before: 0b111, beforeMost: sys.life}, epoch: uint8(s.seats[1].node.Epoch)}
 			s.lockers[0] = lockerOf{list: 0b111, phase: acquiring, left: sys.long - sys.life}
 			s.lockers[0].at[0].grant, s.lockers[0].at[1].acquire = 1, true
 			rejoining(sys, s, 0, 0b111) // it has waited the shorter time
@@ -314,6 +315,11 @@ func grownFromOne() *changeSystem {
 			s.best, s.seats[0] = 5, seat{process: 2, epochs: 1}
 		}
 	})
+}
+
+// founders are three nodes that forget often, and are founded anew.
+func founders() *changeSystem {
+	return changing(3, 0b111, func(s *changeSystem) { s.founds, s.faults, s.forgets, s.life, s.changes = true, 40, 1, 3, 4 })
 }
 
 // countedByFirst is where two nodes have numbers, of the first list's locks, that the
@@ -355,7 +361,7 @@ func rejoining(sys *changeSystem, s *changeState, n uint8, l list) {
 
 // forcing is an order to put the list in force on a node, which is under way.
 func (sys *changeSystem) forcing(v *seat, gen uint8, names, before list) send {
-	return send{kind: membership.DoForce, page: page{gen: gen, conf: sys.of(names), before: before, beforeMost: sys.life}, epoch: uint8(v.node.Epoch)}
+	return send{kind: membership.DoForce, page: page{id: 1, gen: gen, conf: sys.of(names), before: before, beforeMost: sys.life}, epoch: uint8(v.node.Epoch)}
 }
 
 // begunBy is the first operator in the middle of shrinking a, b and c to a and b, settled there.
@@ -363,7 +369,7 @@ func begunBy(asked uint8) func(*changeSystem, *changeState) {
 	return func(sys *changeSystem, s *changeState) {
 		k := &s.agents[0]
 		k.list = 0b00111
-		k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), to: sys.of(0b00011), ballot: 1, began: 1 + sys.life, left: 1, asked: asked, tag: 1}
+		k.op = attempt{on: true, id: 1, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00011), to: sys.of(0b00011), ballot: 1, began: 1 + sys.life, left: 1, asked: asked, tag: 1}
 		for n := range uint8(2) {
 			s.seats[n].settledBy(1, 1, 0, conf{})
 			sys.look(k, &s.seats[n], n)
@@ -384,7 +390,7 @@ func overtaken(sys *changeSystem, s *changeState) {
 func settledByNext(sys *changeSystem, s *changeState) {
 	k := &s.agents[1]
 	k.list, k.tags = 0b00111, 1
-	k.op = attempt{on: true, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00110), to: sys.of(0b00110), ballot: 2, began: 1 + sys.life, left: 1, tag: 65}
+	k.op = attempt{on: true, id: 1, gen: 0, from: sys.of(0b00111), wanted: sys.of(0b00110), to: sys.of(0b00110), ballot: 2, began: 1 + sys.life, left: 1, tag: 65}
 	for n := uint8(1); n < 3; n++ {
 		s.seats[n].settledBy(65, 2, 0, conf{})
 		sys.look(k, &s.seats[n], n)

@@ -132,19 +132,19 @@ func (sys *memberSystem) serve(s *memberState, n uint8, yield yieldMember) {
 // join yields what a joiner may do about a server, and its install's arrival.
 func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
 	k := &s.joiners[j]
-	if !sys.frozen && sys.looks(s, k, n) {
+	if sys.looks(s, k, n) {
 		next := *s
 		sys.look(&next, j, n)
 		if next != *s {
 			yield(search.Step{Kind: lookAt, A: j, B: n}, next)
 		}
 	}
-	if !sys.lean && !sys.frozen && k.seen[n].answered {
+	if !sys.lean && k.seen[n].answered {
 		next := *s
 		next.joiners[j].seen[n].answered = false
 		yield(search.Step{Kind: missNode, A: j, B: n}, next)
 	}
-	if k.seen[n].answered && !sys.frozen {
+	if k.seen[n].answered {
 		next := *s
 		a := sys.decide(s, j, n)
 		v := &next.servers[n]
@@ -153,13 +153,13 @@ func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
 			v.nonce, v.onRun = v.nonces, v.process
 			yield(search.Step{Kind: putNotice, A: n, B: j + 1}, next)
 		}
-		if a.install && a.order != k.orders[n] {
-			next.joiners[j].orders[n] = a.order
+		if a.install && a.order != k.orders[n] && (!a.founding || k.begun.cluster != 0 || s.ids < mostFounded) {
+			sys.send(&next, j, n, a)
 			next.again = a.founding && sys.forbids(s, j)
 			yield(search.Step{Kind: decideJoin, A: j, B: n}, next)
 		}
 	}
-	if o := k.orders[n]; o.nonce != 0 {
+	if o := k.orders[n]; o.cluster != 0 {
 		next := *s
 		sys.install(&next.servers[n], o)
 		if !sys.twice {
@@ -171,6 +171,22 @@ func (sys *memberSystem) join(s *memberState, j, n uint8, yield yieldMember) {
 		if next != *s {
 			yield(search.Step{Kind: takeInstall, A: j, B: n}, next)
 		}
+	}
+}
+
+// mostFounded bounds how many clusters are founded.
+const mostFounded = 6
+
+// send has the joiner send an install. Its first of a founding has an id that nobody knew.
+func (sys *memberSystem) send(s *memberState, j, n uint8, a answer) {
+	k := &s.joiners[j]
+	if a.founding && k.begun.cluster == 0 {
+		s.ids++
+		k.begun = a.begun
+		k.begun.cluster = s.ids
+	}
+	if k.orders[n] = a.order; a.founding {
+		k.orders[n].cluster = k.begun.cluster
 	}
 }
 
@@ -216,10 +232,26 @@ func aged(g glimpse, age uint8) glimpse {
 // glimpse is what a read of the server shows.
 func (sys *memberSystem) glimpse(v *server) glimpse {
 	return glimpse{
-		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: min(uint8(v.node.Epoch), 1),
+		answered: true, process: v.process, cluster: v.cluster, run: v.run, epoch: sys.epoch(v),
 		nonce: v.nonce, onRun: v.onRun, largest: v.node.Number(0),
 		returned: v.returned(), strict: v.strict,
 	}
+}
+
+// epoch is a server's, as far as any decision asks: beyond the table an install may rest on it.
+func (sys *memberSystem) epoch(v *server) uint8 {
+	if sys.racing {
+		return uint8(v.node.Epoch)
+	}
+	return min(uint8(v.node.Epoch), 1)
+}
+
+// mark is what an install on the server rests on.
+func (g glimpse) mark() mark {
+	if g.cluster != 0 && g.epoch != 0 && g.run == g.process && !g.returned {
+		return mark{epoch: g.epoch}
+	}
+	return mark{nonce: g.nonce, run: g.onRun}
 }
 
 // look reads the server. A joiner that sees nothing to do forgets all.
@@ -230,6 +262,9 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 	}
 	before := k.waits[n]
 	k.seen[n] = sys.glimpse(v)
+	if k.begun.cluster != 0 && !sys.begun(k).Stands(sys.view(k, j)) {
+		k.begun = founding{}
+	}
 	w := sys.wait(k, n).After(sys.observation(k.seen[n]))
 	switch nonce, _ := sys.observation(k.seen[n]).StandingNotice(); {
 	case w == membership.Wait{}:
@@ -258,11 +293,11 @@ func (sys *memberSystem) look(s *memberState, j, n uint8) {
 
 // install runs install.lua.
 func (sys *memberSystem) install(v *server, o order) {
-	if v.process != o.run || sys.mistake != mistakeNoNonce && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run) {
+	switch {
+	case v.process != o.run, o.epoch != 0 && (uint8(v.node.Epoch) != o.epoch || v.run != o.run):
 		return
-	}
-	if sys.mistake == mistakeInstallWipes {
-		v.node = scriptmodel.Node{}
+	case o.epoch == 0 && sys.mistake != mistakeNoNonce && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run):
+		return
 	}
 	v.epochs++
 	v.node.Epoch = scriptmodel.Epoch(v.epochs)
@@ -315,6 +350,7 @@ func (sys *memberSystem) wait(k *joiner, n uint8) membership.Wait {
 type question struct {
 	seen  [mostServers]glimpse
 	waits [mostServers]patience
+	begun founding
 	j, n  uint8
 	clock scriptmodel.Number
 }
@@ -323,6 +359,7 @@ type answer struct {
 	order           order
 	install, notice bool
 	founding        bool // the install is beyond the table
+	begun           founding
 }
 
 // decisions remembers what the rules answered: the same question comes in thousands of states.
@@ -338,7 +375,7 @@ func (s *memberState) clock() scriptmodel.Number { return s.best + 1 }
 // decide asks the library's rules whether, and how, the joiner installs the node.
 func (sys *memberSystem) decide(s *memberState, j, n uint8) answer {
 	k := &s.joiners[j]
-	q := question{k.seen, k.waits, j, n, s.clock()}
+	q := question{k.seen, k.waits, k.begun, j, n, s.clock()}
 	sys.memo.mu.RLock()
 	a, known := sys.memo.known[q]
 	sys.memo.mu.RUnlock()
@@ -362,9 +399,12 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, ad
 	if p.Action != membership.DoInstall {
 		return answer{notice: p.Action == membership.DoNotice}
 	}
-	o := order{nonce: k.waits[n].nonce, run: k.waits[n].run, cluster: 2 + j, base: scriptmodel.Number(p.Record.Base)}
+	o := order{nonce: k.waits[n].nonce, run: k.waits[n].run, cluster: mostFounded + 1, base: scriptmodel.Number(p.Record.Base)}
+	if m := k.seen[n].mark(); p.Founding != nil && m.epoch != 0 {
+		o.nonce, o.run, o.epoch = 0, k.seen[n].process, m.epoch
+	}
 	o.strict = p.Record.Strict && sys.mistake != mistakeMarkLost
-	for id := range uint8(2 + mostJoiners) {
+	for id := range uint8(mostFounded + 1) {
 		if p.Record.Cluster == word('c', id) {
 			o.cluster = id
 		}
@@ -372,14 +412,40 @@ func (sys *memberSystem) ask(k *joiner, j, n uint8, clock scriptmodel.Number, ad
 	if sys.mistake == mistakeStripesBelieved && k.seen[n].cluster != 0 {
 		o.base = 0
 	}
-	return answer{order: o, install: true, founding: p.Founding}
+	a := answer{order: o, install: true, founding: p.Founding != nil}
+	if a.begun = k.begun; a.founding && a.begun.cluster == 0 {
+		a.begun.order = order{cluster: o.cluster, base: o.base, strict: p.Record.Strict}
+		for i := range sys.nodes {
+			a.begun.marks[i] = k.seen[i].mark()
+		}
+	}
+	return a
+}
+
+// begun is the joiner's founding in the rules' own terms; nil if it has none.
+func (sys *memberSystem) begun(k *joiner) *membership.Founding {
+	if k.begun.cluster == 0 {
+		return nil
+	}
+	f := &membership.Founding{Record: recordOf("", word('c', k.begun.cluster), "", nodeNames[:sys.nodes], sys.config(0).MaxTTL, quorum.Token(k.begun.base))}
+	f.Record.Strict = k.begun.strict
+	for i := range sys.nodes {
+		f.Marks = append(f.Marks, k.begun.marks[i].rules())
+	}
+	return f
 }
 
 func (sys *memberSystem) plan(k *joiner, j, n uint8, clock scriptmodel.Number, admit bool) membership.Plan {
+	ask := proposalOf(word('c', mostFounded+1), quorum.Token(clock), admit)
+	ask.Begun = sys.begun(k)
+	return sys.view(k, j).Next(int(n), nowInstant, ask)
+}
+
+// view is what the joiner sees.
+func (sys *memberSystem) view(k *joiner, j uint8) membership.View {
 	nodes, waits := make([]membership.Observation, sys.nodes), make([]membership.Wait, sys.nodes)
 	for i := range sys.nodes {
 		nodes[i], waits[i] = sys.observation(k.seen[i]), sys.wait(k, uint8(i))
 	}
-	f := membership.NewView(sys.config(j), nodes, waits)
-	return f.Next(int(n), nowInstant, proposalOf(word('c', 2+j), quorum.Token(clock), admit))
+	return membership.NewView(sys.config(j), nodes, waits)
 }

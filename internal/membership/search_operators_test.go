@@ -40,13 +40,26 @@ func (sys *changeSystem) agent(s *changeState, j uint8, yield yieldChange) {
 		if !k.list.has(n) {
 			continue
 		}
-		put(search.Step{Kind: stepLook, A: j, B: n}, func(k *agent, s *changeState) { sys.look(k, &s.seats[n], n) })
-		if a := sys.decide(k, n); a.send.kind != 0 && k.sends[n].kind == 0 && !k.seen[n].sent {
+		put(search.Step{Kind: stepLook, A: j, B: n}, func(k *agent, s *changeState) {
+			sys.look(k, &s.seats[n], n)
+			if f := k.begun.rules(k.list); f != nil && !f.Stands(sys.view(k, func(uint8, *membership.Observation) {})) {
+				k.begun = founder{}
+			}
+		})
+		if a := sys.decide(k, n); a.send.kind != 0 && k.sends[n].kind == 0 && !k.seen[n].sent && (!a.founding || k.begun.on || s.ids < mostIDs) {
 			put(search.Step{Kind: stepSend, A: j, B: n, C: uint8(a.send.kind)}, func(k *agent, s *changeState) {
 				k.sends[n], k.seen[n].sent = a.send, true
 				s.founded = s.founded || a.founding && sys.strict
-				if a.founding && sys.slip != slipClock { // the clock is ahead of all numbers
-					k.sends[n].base = max(a.send.base, s.best+5)
+				if a.founding && !k.begun.on {
+					s.ids++
+					k.begun = a.begun
+					if k.begun.id = s.ids; sys.slip == slipKnownID {
+						k.begun.id = 1
+					}
+					if sys.slip != slipClock { // the clock is ahead of all numbers
+						k.begun.base = max(k.begun.base, s.best+5)
+					}
+					k.sends[n].id, k.sends[n].base = k.begun.id, k.begun.base
 				}
 			})
 		}
@@ -59,27 +72,28 @@ func (sys *changeSystem) agent(s *changeState, j uint8, yield yieldChange) {
 // enlist gives an agent a list: one that was in force, or for an operator the longer one of
 // a change of the latest.
 func (sys *changeSystem) enlist(s *changeState, j uint8, put func(search.Step, func(*agent, *changeState))) {
-	latest := s.lists[0]
-	for g, at := range s.lists {
-		l := at.names
-		if l == 0 {
-			continue
-		}
-		latest = at
-		if !slices.ContainsFunc(s.lists[:g], func(c conf) bool { return c.names == l }) {
-			put(search.Step{Kind: stepAgent, A: j, C: uint8(l)}, func(k *agent, _ *changeState) { k.list = l })
-		}
-	}
-	if int(j) >= sys.operators || s.changes == 0 || s.lists[mostGens-2].names != 0 {
+	s.each(mostGens, func(l list) {
+		put(search.Step{Kind: stepAgent, A: j, C: uint8(l)}, func(k *agent, _ *changeState) { k.list = l })
+	})
+	if int(j) >= sys.operators || s.changes == 0 {
 		return
 	}
+	for id := uint8(1); id <= s.ids; id++ {
+		if latest := s.latest(id); latest.names != 0 && s.lists[id-1][mostGens-2].names == 0 {
+			sys.intend(latest, j, id, put)
+		}
+	}
+}
+
+// intend yields what an operator may want of a cluster.
+func (sys *changeSystem) intend(latest conf, j, id uint8, put func(search.Step, func(*agent, *changeState))) {
 	for l := range list(1 << sys.seats) {
 		both, differs := l|latest.names, (l ^ latest.names).size()
 		if l == 0 || differs > 1 && (differs > 2 || sys.slip != slipByTwo && sys.slip != slipSwap || (both != l && both != latest.names) != (sys.slip == slipSwap)) {
 			continue
 		}
 		for i, to := range sys.turned(conf{l, latest.most, latest.strict}) {
-			put(search.Step{Kind: stepChange, A: j, B: uint8(i), C: uint8(l)}, func(k *agent, s *changeState) {
+			put(search.Step{Kind: stepChange, A: j, B: uint8(i) + 8*id, C: uint8(l)}, func(k *agent, s *changeState) {
 				s.changes--
 				k.list = both
 				k.tags = k.tags%63 + 1
@@ -139,7 +153,7 @@ func (sys *changeSystem) observation(g sight, _ list) membership.Observation {
 	}
 	var rec *membership.Record
 	if g.gen != 0 {
-		r := recordOf(word('e', g.epoch), "c1", word('r', g.run), g.names.names(), time.Duration(g.most)*unit, 0)
+		r := recordOf(word('e', g.epoch), word('c', g.id), word('r', g.run), g.names.names(), time.Duration(g.most)*unit, 0)
 		r.Configuration = g.rules()
 		r.Gen, r.Before, r.BeforeMaxTTL, r.Settled, r.Ballot = int(g.gen)-1, g.before.names(), time.Duration(g.beforeMost)*unit, g.settled, uint64(g.ballot)
 		if g.proposedBy != 0 {
@@ -174,6 +188,39 @@ func (sys *changeSystem) view(k *agent, alter func(uint8, *membership.Observatio
 	return membership.NewView(membership.NewConfig(names, maxTTL, false), nodes, waits)
 }
 
+// idOf is the inverse of word('c', ..).
+func idOf(cluster string) uint8 {
+	for id := uint8(1); id <= mostIDs; id++ {
+		if cluster == word('c', id) {
+			return id
+		}
+	}
+	return 0
+}
+
+// mark is what an install on the node rests on.
+func (g sight) mark() mark {
+	if g.gen != 0 && g.epoch != 0 && g.run == g.process {
+		return mark{epoch: g.epoch}
+	}
+	return mark{nonce: g.nonce, run: g.onRun}
+}
+
+// rules is a founding in the rules' own terms, by a client of the list.
+func (f founder) rules(l list) *membership.Founding {
+	if !f.on {
+		return nil
+	}
+	out := &membership.Founding{Marks: make([]string, l.size())}
+	out.Record = membership.Record{Format: membership.RecordFormat, Cluster: word('c', f.id), Configuration: f.conf.rules(), Base: quorum.Token(f.base)}
+	for n := range uint8(mostSeats) {
+		if m := f.marks[n]; l.has(n) {
+			out.Marks[l.indexOf(n)] = m.rules()
+		}
+	}
+	return out
+}
+
 // indexOf is the node's index in the list.
 func (l list) indexOf(n uint8) int { return (l & (1<<n - 1)).size() }
 
@@ -182,7 +229,7 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 	if !k.seen[n].answered {
 		return changeAnswer{}
 	}
-	q := changeQuestion{k.list, k.seen, k.waits, n}
+	q := changeQuestion{k.list, k.begun, k.seen, k.waits, n}
 	for i := range q.seen {
 		q.seen[i].sent = false
 	}
@@ -202,9 +249,18 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 			o.Record.Proposed.MaxTTL = 0
 		}
 	})
-	p := v.Next(k.list.indexOf(n), nowInstant, proposalOf("c1", 0, false))
-	if a.founding = p.Founding; !p.Founding || sys.founds && v.Newest().Names != nil {
+	ask := proposalOf("new", 0, false)
+	ask.Begun = k.begun.rules(k.list)
+	p := v.Next(k.list.indexOf(n), nowInstant, ask)
+	// Where no record is left an old list may found, too: assumed away (docs/SAFETY.md).
+	if a.founding = p.Founding != nil; !a.founding || sys.founds && (k.begun.on || slices.ContainsFunc(v.Nodes, func(o membership.Observation) bool { return o.Recorded })) {
 		a.send = sys.sendOf(p, k, n)
+		if a.begun = k.begun; a.founding && !a.begun.on {
+			a.begun = founder{on: true, page: a.send.page, base: a.send.base}
+			for n := range a.begun.marks {
+				a.begun.marks[n] = k.seen[n].mark()
+			}
+		}
 	}
 	sys.memo.mu.Lock()
 	if len(sys.memo.known) > 1<<18 {
@@ -218,12 +274,17 @@ func (sys *changeSystem) decide(k *agent, n uint8) changeAnswer {
 // sendOf is a plan as it is sent.
 func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 	o := send{kind: p.Action, epoch: k.seen[n].epoch, base: scriptmodel.Number(p.Record.Base)}
+	o.id = idOf(p.Record.Cluster)
 	o.gen, o.conf, o.before, o.beforeMost = uint8(p.Record.Gen)+1, confOf(p.Record.Configuration), listOf(p.Record.Before), uint8(p.Record.BeforeMaxTTL/unit)
 	o.settled, o.ballot = p.Record.Settled, uint8(p.Record.Ballot)
 	o.proposedBy, o.proposed = uint8(p.Record.Proposed.Ballot), confOf(p.Record.Proposed.Configuration)
 	switch p.Action { //nolint:exhaustive // the others send nothing that matters here
 	case membership.DoInstall:
 		o.nonce, o.run, o.epoch = k.waits[n].nonce, k.waits[n].run, 0
+		if p.Founding != nil {
+			m := k.seen[n].mark()
+			o.nonce, o.run, o.epoch = m.nonce, k.seen[n].process, m.epoch
+		}
 		if sys.slip == slipCopies {
 			o.proposedBy, o.proposed = 0, conf{}
 		}
@@ -248,7 +309,7 @@ func (sys *changeSystem) sendOf(p membership.Plan, k *agent, n uint8) send {
 func (sys *changeSystem) run(s *changeState, n uint8, o send) {
 	v := &s.seats[n]
 	if o.kind == membership.DoInstall {
-		if v.process != o.run || v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run {
+		if v.process != o.run || o.epoch == 0 && (v.nonce == 0 || v.nonce != o.nonce || v.onRun != o.run) || o.epoch != 0 && (uint8(v.node.Epoch) != o.epoch || v.run != o.run) {
 			return
 		}
 		v.page = o.page
@@ -294,7 +355,7 @@ func (sys *changeSystem) renew(v *seat, o send) {
 
 // enter notes which configuration the generation has.
 func (sys *changeSystem) enter(s *changeState, v *seat) {
-	if at := &s.lists[min(int(v.gen)-1, mostGens-1)]; at.names == 0 {
+	if at := &s.lists[v.id-1][min(int(v.gen)-1, mostGens-1)]; at.names == 0 {
 		*at = v.conf
 	} else if *at != v.conf {
 		s.broken = true
@@ -386,7 +447,7 @@ func (sys *changeSystem) changeOf(k *agent, v membership.View) (membership.Chang
 		return c, err == nil
 	}
 	c := membership.Change{
-		Cluster: "c1", Gen: int(op.gen), From: op.from.rules(), Wanted: op.wanted.rules(), To: op.to.rules(), Ballot: uint64(op.ballot), Largest: quorum.Token(op.largest),
+		Cluster: word('c', op.id), Gen: int(op.gen), From: op.from.rules(), Wanted: op.wanted.rules(), To: op.to.rules(), Ballot: uint64(op.ballot), Largest: quorum.Token(op.largest),
 		Marks: make([]string, k.list.size()),
 	}
 	for n := range uint8(sys.seats) {
@@ -408,10 +469,10 @@ func (sys *changeSystem) changeOf(k *agent, v membership.View) (membership.Chang
 
 // byTwo is a change of two nodes at once, which the library refuses.
 func (sys *changeSystem) byTwo(v membership.View, op attempt) membership.Change {
-	c := membership.Change{Cluster: "c1", Wanted: op.wanted.rules()}
+	c := membership.Change{Wanted: op.wanted.rules()}
 	for _, o := range v.Nodes {
 		if o.Recorded && (c.From.Names == nil || o.Record.Gen > c.Gen) {
-			c.Gen, c.From = o.Record.Gen, o.Record.Configuration
+			c.Cluster, c.Gen, c.From = o.Record.Cluster, o.Record.Gen, o.Record.Configuration
 		}
 	}
 	return c
@@ -424,7 +485,7 @@ func (sys *changeSystem) keep(k *agent, c membership.Change) {
 		k.tags = k.tags%63 + 1
 		op.tag = op.tag&^63 | k.tags
 	}
-	op.gen, op.from, op.wanted, op.to, op.ballot = uint8(c.Gen), confOf(c.From), confOf(c.Wanted), confOf(c.To), uint8(c.Ballot)
+	op.id, op.gen, op.from, op.wanted, op.to, op.ballot = idOf(c.Cluster), uint8(c.Gen), confOf(c.From), confOf(c.Wanted), confOf(c.To), uint8(c.Ballot)
 	op.largest = scriptmodel.Number(c.Largest)
 	since := func(at clock.Instant) uint8 {
 		if at == 0 {

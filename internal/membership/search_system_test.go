@@ -34,7 +34,6 @@ const (
 	mistakeStripesBelieved  // a node with old data gets no base
 	mistakeReadBeforeWait
 	mistakeNoEpoch       // voting scripts do not look at the epoch
-	mistakeInstallWipes  // install empties the hash and the keys
 	mistakeCacheSurvives // the script cache outlives the process
 	mistakeNoDrift
 	mistakeLapsedExtends
@@ -82,7 +81,6 @@ type memberSystem struct {
 	strict                  bool                              // the cluster was founded with strict recovery
 	founding                bool                              // the nodes are blank in the beginning
 	racing                  bool                              // joiners look at every node, not only at what a blank one needs
-	frozen                  bool                              // joiners decide nothing more: what they sent is under way
 	start                   func(*memberSystem, *memberState) // the beginning is in the middle of something
 	drops                   bool                              // a key may go at any moment: tokens only are promised then
 	twice                   bool                              // an install may arrive any number of times
@@ -158,11 +156,30 @@ type patience struct{ nonce, run, age uint8 }
 // order is an install under way.
 type order struct {
 	nonce, run, cluster uint8
+	epoch               uint8 // of a survivor; 0: under the nonce
 	strict              bool
 	base                scriptmodel.Number
 }
 
+// founding is a membership.Founding.
+type founding struct {
+	order
+	marks [mostServers]mark
+}
+
+// mark is what an install rests on: an epoch, or a notice.
+type mark struct{ epoch, nonce, run uint8 }
+
+// rules is it in the rules' own terms.
+func (m mark) rules() string {
+	if m.epoch != 0 {
+		return word('e', m.epoch)
+	}
+	return word('n', m.nonce) + " " + word('r', m.run)
+}
+
 type joiner struct {
+	begun  founding
 	seen   [mostServers]glimpse
 	waits  [mostServers]patience
 	orders [mostServers]order
@@ -173,13 +190,14 @@ type memberState struct {
 	clients [mostClients]client
 	joiners [mostJoiners]joiner
 	faults  uint8 // left
+	ids     uint8 // of clusters that were founded, or are about to be
 	best    scriptmodel.Number
 
 	gone, again bool // of a strict cluster: no record was left; it was founded again before
 }
 
 func (sys *memberSystem) Init() (s memberState) {
-	s.faults = sys.faults
+	s.faults, s.ids = sys.faults, 1
 	for i := range sys.nodes {
 		v := &s.servers[i]
 		v.process = 1

@@ -24,12 +24,14 @@ type Tracker struct {
 	nodes   []Node // attached before anybody asks
 	founder string // the cluster id that this Locker would bring
 
-	work  chan struct{} // a slot for the one who changes nodes: one at a time
-	stale []atomic.Bool // to be verified before the next flush
-	nudge chan struct{}
-	asked chan struct{} // a look is asked for
-	stop  chan struct{}
-	ended chan struct{}
+	work      chan struct{} // a slot for the one who changes nodes: one at a time
+	begun     *Founding     // under way. Of who has the slot
+	foundings int           // that have ended. Of who has the slot
+	stale     []atomic.Bool // to be verified before the next flush
+	nudge     chan struct{}
+	asked     chan struct{} // a look is asked for
+	stop      chan struct{}
+	ended     chan struct{}
 
 	mu           sync.Mutex // guards the fields below
 	config       Config
@@ -42,6 +44,7 @@ type Tracker struct {
 	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
 	longest      time.Duration   // the longest lease that anyone may have taken
+	rival        clock.Instant   // until when another founder is left alone
 	changed      chan struct{}   // closed by the next publication
 	looks        int             // at all nodes, that have begun
 	done         int             // the latest of them that has ended
@@ -76,7 +79,7 @@ func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 // viewLocked is the cluster as it was last seen, in copies that the caller may keep.
 func (t *Tracker) viewLocked() View {
 	v := NewView(t.config, slices.Clone(t.seen), slices.Clone(t.waits))
-	v.Faults = slices.Clone(t.faults)
+	v.Faults, v.Rival = slices.Clone(t.faults), t.rival
 	return v
 }
 
@@ -105,6 +108,9 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 		return o // an older look that came later
 	}
 	t.incarnations[i], o = t.incarnations[i].After(o)
+	if t.waits[i].Notice.Nonce != "" && o.member() { // somebody has taken it in
+		t.rival = o.Seen.Add(rivalTime)
+	}
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster

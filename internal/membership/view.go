@@ -101,11 +101,12 @@ type View struct {
 	Config
 	Nodes  []Observation
 	Waits  []Wait
-	Faults []error   // what the last action on each node failed with; nil if none of ours failed
-	IDs    []Carried // that the records found show
-	ours   string    // the id that a quorum of the nodes carries, or ""
-	target string    // the id that a joining node gets, or "" for a new one
-	newest Record    // of the target's, with the latest configuration; zero if none is found
+	Faults []error       // what the last action on each node failed with; nil if none of ours failed
+	Rival  clock.Instant // until when another founder is left alone; 0: none was seen
+	IDs    []Carried     // that the records found show
+	ours   string        // the id that a quorum of the nodes carries, or ""
+	target string        // the id that a joining node gets: ours, or the only one found; else ""
+	newest Record        // of the target's, with the latest configuration; zero if none is found
 }
 
 // Carried is a cluster's id and how many nodes carry it.
@@ -126,18 +127,17 @@ func NewView(c Config, nodes []Observation, waits []Wait) View {
 			at = len(v.IDs)
 			v.IDs = append(v.IDs, Carried{ID: o.Record.Cluster})
 		}
-		v.IDs[at].Nodes++
+		if !o.Answered || o.member() {
+			v.IDs[at].Nodes++
+		}
 	}
 	for _, k := range v.IDs {
 		if k.Nodes >= quorum.Size(len(c.sorted)) {
 			v.ours = k.ID
 		}
-		if v.target == "" || k.ID < v.target {
-			v.target = k.ID
-		}
 	}
-	if v.ours != "" {
-		v.target = v.ours
+	if v.target = v.ours; v.ours == "" && len(v.IDs) == 1 {
+		v.target = v.IDs[0].ID
 	}
 	v.newest = v.latest()
 	return v
@@ -145,9 +145,7 @@ func NewView(c Config, nodes []Observation, waits []Wait) View {
 
 // Cluster is the id that a quorum of the nodes carries. Without one ("") this
 // client sends no acquire. A node that does not answer carries what it showed
-// last, one that restarted what its data say: an id is no vote. A joining node
-// gets this id (target), or the smallest found: so founders that raced agree as
-// soon as all of them see every node.
+// last: an id is no vote. A joining node gets this id (target), or the only one found.
 func (v View) Cluster() string { return v.ours }
 
 // Wait is since when this client has seen the same notice on a node. A change
@@ -288,10 +286,10 @@ func (v View) Standing(i int) (State, string) {
 		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
 	case !o.Recorded:
 		return Blank, "it holds no record: it is new, or it lost its memory"
-	case o.Record.Cluster != v.target:
-		// Its record has our own list of nodes, and another id: two clients founded
-		// the cluster at once. It is taken over like a blank node, by the same wait.
-		return Blank, fmt.Sprintf("it was founded as cluster %s at the same time as %s", o.Record.Cluster, v.target)
+	case o.Record.Cluster != v.target && v.ours != "":
+		// Its record has our own list of nodes, and another id: it was away when the cluster was
+		// founded anew, or another founder was beside. It joins like a blank node, by the same wait.
+		return Blank, fmt.Sprintf("it has the record of cluster %s, which was founded anew as %s", o.Record.Cluster, v.target)
 	case o.Returned:
 		return Blank, "its record is of an epoch that has ended: another server, or other data, voted at its address since, and it does not know what those granted"
 	case !o.member() && ProcessOf(o.Record.Run) == ProcessOf(o.Run):

@@ -112,7 +112,7 @@ func TestABlankNodeRejoinsInFourSteps(t *testing.T) {
 	v.member(4, "c1", 104, over)
 	p := v.next(1, over)
 	wantPlan(t, p, membership.DoInstall, "")
-	if rec := p.Record; rec.Base != 104 || rec.Cluster != "c1" || p.Founding {
+	if rec := p.Record; rec.Base != 104 || rec.Cluster != "c1" || p.Founding != nil {
 		t.Errorf("got %+v; want the largest number of those read, 104, in c1", rec)
 	}
 	if p.Notice != noticeOf("n", "r2") {
@@ -194,17 +194,18 @@ func TestBeyondTheTableEveryNodeMustAnswer(t *testing.T) {
 	v.member(0, "c1", 9000, over)
 	v.blank(1, over)
 	v.stale(2, 300, over)
-	p := v.next(1, over)
+	p := v.next(0, over)
 	wantPlan(t, p, membership.DoInstall, "")
-	if rec := p.Record; !p.Founding || rec.Cluster != "c1" || rec.Base != 9000 {
-		t.Errorf("got %+v, founding %t; want the id that was found, and the largest number known", rec, p.Founding)
+	if rec := p.Record; p.Founding == nil || rec.Cluster != "new" || rec.Gen != 0 || rec.Base != 9000 {
+		t.Errorf("got %+v, founding %v; want another id, and the largest number known", rec, p.Founding)
 	}
 	v.member(0, "c1", 10, over)
-	if got := v.next(1, over).Record.Base; got != 5000 {
+	if got := v.next(0, over).Record.Base; got != 5000 {
 		t.Errorf("got base %d; want the clock's 5000 where nothing greater is known", got)
 	}
-	wantPlan(t, v.admit(1, start+second), membership.DoInstall, "")
-	wantPlan(t, v.next(2, over), membership.DoRead, "b comes first")
+	wantPlan(t, v.admit(0, start+second), membership.DoInstall, "")
+	wantPlan(t, v.next(1, over), membership.DoRead, "a comes first")
+	wantPlan(t, v.next(2, over), membership.DoRead, "a comes first")
 	v.down(2, over)
 	wantPlan(t, v.next(1, over), membership.DoNothing, "c: connection refused")
 	v.stale(2, 0, over-1)
@@ -221,7 +222,7 @@ func TestStrictRecoveryAsksForAnOperator(t *testing.T) {
 	wantPlan(t, v.next(1, over), membership.DoInstall, "") // the ordinary way needs none
 	v.blank(2, over)
 	wantPlan(t, v.next(1, over), membership.DoNothing, "WithStrictRecovery")
-	wantPlan(t, v.admit(1, over), membership.DoInstall, "")
+	wantPlan(t, v.admit(0, over), membership.DoInstall, "")
 	v.down(2, over)
 	wantPlan(t, v.admit(1, over), membership.DoNothing, "every node must answer")
 }

@@ -182,12 +182,12 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 		return err
 	case membership.DoInstall:
 		p.Record.Epoch = n.Cfg.Chance.Name()
-		done, err := Keep(ctx, n.Calls, lua.InstallScript, p.Record.InstallArgs(p.Notice)...)
+		done, err := Keep(ctx, n.Calls, lua.InstallScript, p.Record.InstallArgs(p.Notice, p.Epoch)...)
 		switch {
 		case err != nil:
 		case done != int64(1):
 			err = membership.ErrRefused
-		case p.Founding:
+		case p.Founding != nil:
 			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
 		}
 		return err
