@@ -353,7 +353,11 @@ func (c *Cluster) Admit(ctx context.Context) error {
 	}
 	p := l.tracker.Proposal()
 	p.Admit = true
-	l.tracker.Settle(ctx, p)
+	for pause := l.tracker.Settle(ctx, p); l.tracker.Beside(); pause = l.tracker.Settle(ctx, p) { // another founds, too
+		if err := l.acquirer.Wait(ctx, max(pause, time.Millisecond)); err != nil {
+			return fault.Errorf("redlock: admit: %w", err)
+		}
+	}
 	if err := fault.OfContext(ctx); err != nil {
 		return fault.Errorf("redlock: admit: %w", err)
 	}

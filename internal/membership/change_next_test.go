@@ -130,8 +130,11 @@ func TestPendingSaysWhichChangeHasBegun(t *testing.T) {
 		strict bool
 		want   string
 	}{
-		{nodeNames[:4], maxTTL, false, "add d"}, {nodeNames[:2], maxTTL, false, "remove c"}, {nodeNames[:3], maxTTL, false, "close"},
-		{nodeNames[:3], 2 * maxTTL, false, "MaxTTL 1m0s"}, {[]string{"a", "b", "d"}, maxTTL / 2, true, "add d, remove c, MaxTTL 15s, strict recovery on"},
+		{nodeNames[:4], maxTTL, false, "add d"},
+		{nodeNames[:2], maxTTL, false, "remove c"},
+		{nodeNames[:3], maxTTL, false, "close"},
+		{nodeNames[:3], 2 * maxTTL, false, "MaxTTL 1m0s"},
+		{[]string{"a", "b", "d"}, maxTTL / 2, true, "add d, remove c, MaxTTL 15s, strict recovery on"},
 	} {
 		c := newChanged()
 		pending := func(when, want string) {

@@ -297,7 +297,7 @@ func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
 
 // orAdmit is what ends a wait at once. Of a cluster that is there, locks may be held.
 func (v View) orAdmit() string {
-	if v.Cluster() != "" || v.changing() {
+	if len(v.IDs) > 0 || v.changing() {
 		return ""
 	}
 	return ", or at once after Cluster.Admit (redlock nodes admit), when no lock made before is held"

@@ -228,7 +228,7 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		pl := v.Next(i, now, p)
 		t.note(i, pl)
 		if pl.Founding != nil { // noted before it is sent: its reply may be lost
-			t.begun = pl.Founding
+			t.begin(pl.Founding)
 		}
 		switch pl.Action {
 		case DoNothing, DoWait, DoSettle, DoAccept: // an operator's
@@ -239,6 +239,13 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		}
 	}
 	return did, look
+}
+
+// begin notes a founding.
+func (t *Tracker) begin(f *Founding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun, t.mine = f, f.Record.Cluster
 }
 
 // founding is the id that this client founds with, and the founding that it has begun, if that

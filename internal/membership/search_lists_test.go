@@ -148,7 +148,7 @@ var slips = []struct {
 		s.agents[2].waits[1].age = sys.life
 		s.best, s.seats[0].node.Stripes[0] = 1, 1 // a lock that b had granted, before it forgot
 	})},
-	{"nothing is accepted", slipAccept, 1500, eager},
+	{"nothing is accepted", slipAccept, 10_000, begun(overtaken)},
 	{"one fewer than a quorum accepts", slipFewAccept, 10_000, begun(overtaken)},
 	{"the lowest ballot's proposal", slipLowest, 10_000, begun(decided)},
 	{"a joiner copies no proposal", slipCopies, 10_000, func() *changeSystem {

@@ -45,6 +45,7 @@ type Tracker struct {
 	cluster      string          // that a quorum carries
 	longest      time.Duration   // the longest lease that anyone may have taken
 	rival        clock.Instant   // until when another founder is left alone
+	mine         string          // the cluster that this client founded last
 	changed      chan struct{}   // closed by the next publication
 	looks        int             // at all nodes, that have begun
 	done         int             // the latest of them that has ended
@@ -108,7 +109,7 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 		return o // an older look that came later
 	}
 	t.incarnations[i], o = t.incarnations[i].After(o)
-	if t.waits[i].Notice.Nonce != "" && o.member() { // somebody has taken it in
+	if t.waits[i].Notice.Nonce != "" && o.member() && o.Record.Cluster != t.mine { // somebody has taken it in
 		t.rival = o.Seen.Add(rivalTime)
 	}
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
@@ -243,6 +244,13 @@ func (t *Tracker) Refused() bool {
 		_, why := v.Voter(i)
 		return t.abstentionLocked(v, i, why)
 	})
+}
+
+// Beside tells whether another client founds the cluster just now.
+func (t *Tracker) Beside() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.viewLocked().Cluster() == "" && t.clock.Now() < t.rival
 }
 
 // MayVote tells whether node i may, by what was seen last.
