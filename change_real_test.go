@@ -3,6 +3,7 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -94,5 +95,50 @@ func TestEachNodeMayRestartAfterEachStepOfGrowingAndShrinking(t *testing.T) {
 			must(t, s.Restart())
 			locks(at, fmt.Sprintf("of %d, %d restarted with its data", n, i))
 		}
+	}
+}
+
+// Of a cluster that grew from one node to three, the first restarts empty. To a client with the
+// list of that one it looks like a new cluster. A pin keeps it from founding one.
+func TestAPinnedClientWithAnOldListFoundsNoCluster(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 2 * time.Second
+	servers := testserver.Need(t, 3, redisserver.Config{})
+	open := func(n int, more ...redlock.Option) *redlock.Locker {
+		return locktest.OpenWithout(t, servers[:n], nil, append(more, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))...)
+	}
+	ctx := t.Context()
+	must(t, open(1).Cluster().Admit(ctx))
+	for n := 2; n <= 3; n++ {
+		must(t, open(n).Cluster().Change(ctx, redlock.Wanted{Add: []string{servers[n-1].Addr()}}, redlock.ChangeOptions{}))
+	}
+	now := open(3)
+	id := locktest.Status(t, now).ID
+	old := open(1, redlock.WithCluster(id))
+	must(t, now.Close()) // the clients of the list are idle, or gone
+	must(t, servers[0].RestartEmpty())
+	joining, cancel := context.WithTimeout(ctx, 2*maxTTL)
+	defer cancel()
+	locktest.WantError(t, "Join by the old list", old.Cluster().Join(joining), redlock.ErrMisconfigured)
+	locktest.WantError(t, "Admit by the old list", old.Cluster().Admit(ctx), redlock.ErrMisconfigured)
+	_, err := old.TryAcquire(ctx, "orders/42")
+	locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
+	locktest.WantText(t, "the old list", locktest.ErrorText(err), id, "is not here", "redlock nodes admit")
+	now = open(3, redlock.WithCluster(id))
+	must(t, now.Cluster().Join(ctx))
+	locktest.WantVotes(t, "by the list, pinned", now, 3)
+	lock, err := now.TryAcquire(ctx, "orders/42")
+	must(t, err)
+	must(t, lock.Release(ctx))
+	_, err = open(3, redlock.WithCluster("another")).TryAcquire(ctx, "orders/42")
+	locktest.WantError(t, "pinned to another cluster", err, redlock.ErrMisconfigured)
+
+	// The control: without the pin it founds one, and only the list in force can tell.
+	must(t, now.Close())
+	must(t, servers[0].RestartEmpty())
+	old = open(1)
+	must(t, old.Cluster().Join(ctx))
+	if got := locktest.Status(t, old).ID; got == id || got == "" {
+		t.Errorf("without a pin: got cluster %q; want another one", got)
 	}
 }

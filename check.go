@@ -110,7 +110,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 	}
 	seen, err := doctor.Examine(ctx, l.nodes, doctor.Config{
 		TTL: l.cfg.ttl, MaxTTL: l.cfg.maxTTL, NodeTimeout: l.cfg.nodeTimeout, Drift: l.cfg.drift, Prefix: l.cfg.prefix,
-		StrictRecovery: l.cfg.strictRecovery, Unprotected: l.cfg.unprotected, TrustClocks: l.cfg.trustClocks,
+		StrictRecovery: l.cfg.strictRecovery, Pin: l.cfg.cluster, Unprotected: l.cfg.unprotected, TrustClocks: l.cfg.trustClocks,
 	})
 	if err != nil {
 		return Report{}, fault.Errorf("redlock: check: %w", err)

@@ -195,6 +195,26 @@ func ExampleWithStrictRecovery() {
 	// <nil>
 }
 
+// A pinned client locks in one cluster only, and founds none.
+func ExampleWithCluster() {
+	nodes := newNodes(3)
+	defer nodes.Close()
+	first := lockerOn(nodes)
+	defer first.Close()
+	status, err := first.Cluster().Status(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	pinned, other := lockerOn(nodes, redlock.WithCluster(status.ID)), lockerOn(nodes, redlock.WithCluster("another"))
+	defer pinned.Close()
+	defer other.Close()
+
+	acquire(pinned, "orders/42").Release(context.Background())
+	_, err = other.TryAcquire(context.Background(), "orders/42")
+	fmt.Println(errors.Is(err, redlock.ErrMisconfigured))
+	// Output: true
+}
+
 // Without membership a server that has just lost its memory votes, and so a lock
 // that is held is given to somebody else.
 func ExampleWithoutMembership() {

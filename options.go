@@ -11,6 +11,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/fault"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 )
 
 // Defaults, each with its reason.
@@ -111,7 +112,8 @@ type config struct {
 	trustClocks  bool
 
 	strictRecovery bool
-	unprotected    bool // without membership
+	cluster        string // that it is pinned to; empty: none
+	unprotected    bool   // without membership
 }
 
 func defaultConfig() config {
@@ -310,6 +312,12 @@ func WithCredentials(provider func(ctx context.Context) (username, password stri
 // the option then founds a new cluster, in which those with it take no lock.
 func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.strictRecovery = true }) }
 
+// WithCluster pins this client to the cluster with this id, which ClusterStatus.ID (redlock nodes)
+// tells: it counts no other's votes, and founds none. So a client with an old list can't found a
+// cluster on nodes that restarted empty. Where the pinned cluster is gone its calls return
+// ErrMisconfigured. Without the option any cluster of the list counts.
+func WithCluster(id string) Option { return lockerOption(func(c *config) { c.cluster = id }) }
+
 // WithoutMembership lets every server vote that answers, also one that has just
 // lost its memory: a second holder is possible after a restart. It is for
 // experiments that show what membership is worth, and for servers whose ACL
@@ -365,6 +373,8 @@ func (c *config) validate(nodes int) error {
 	wrong(c.turns < 1, "WithTurns %d: give at least 1", c.turns)
 	wrong(len(c.holder) > maxLabel || !fault.IsText(c.holder), "WithHolder: give at most %d bytes of printable text", maxLabel)
 	wrong(len(c.prefix) >= MaxResourceLength, "WithPrefix: give less than %d bytes", MaxResourceLength)
+	wrong(c.cluster != "" && c.unprotected, "WithCluster: WithoutMembership knows no cluster: give one of them")
+	wrong(len(c.cluster) > membership.MaxNodeName || !fault.IsText(c.cluster), "WithCluster: give the id that redlock nodes shows")
 	if c.names != nil {
 		wrong(len(c.names) != nodes, "WithNodeNames gives %d names for %d nodes", len(c.names), nodes)
 	}

@@ -66,7 +66,9 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	l.sleepers = round.NewSleepers(l.clock)
 	hints := round.NewHints(l.clock)
 	seen := &nodeEvents{l, names}
-	l.tracker = membership.NewTracker(membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery), cfg.chance.Name(), l.clock)
+	member := membership.NewConfig(names, cfg.maxTTL, cfg.strictRecovery)
+	member.Pin = cfg.cluster
+	l.tracker = membership.NewTracker(member, cfg.chance.Name(), l.clock)
 	siblings := node.NewSiblings(names, cfg.drift, hints)
 	forNodes := l.nodeConfig(cfg.chance.ID())
 	l.cfg.process = forNodes.Process

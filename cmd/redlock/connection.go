@@ -32,6 +32,7 @@ import (
 const (
 	nodesVariable    = "REDLOCK_NODES"
 	userVariable     = "REDLOCK_USER"
+	clusterVariable  = "REDLOCK_CLUSTER"
 	passwordVariable = "REDLOCK_PASSWORD"
 )
 
@@ -41,6 +42,8 @@ type connection struct {
 	nodes, nodesFile, names string
 	added                   []string // nodes besides those, which nodes change adds
 	user, passwordFile      string
+	cluster                 string
+	founds                  bool // nodes admit: the pin is for those who must not
 	prefix                  string
 	nodeTimeout, maxTTL     time.Duration
 	strict                  bool
@@ -59,6 +62,7 @@ func (c *connection) define(fs *flag.FlagSet) {
 	fs.StringVar(&c.user, "user", c.user, "the `NAME` of the user on nodes whose URL has none (or "+userVariable+")")
 	fs.StringVar(&c.passwordFile, "password-file", c.passwordFile, "its password, from `FILE`, which each dial reads again (or "+passwordVariable+")")
 	fs.StringVar(&c.names, "node-names", c.names, "the nodes' `NAMES`, where clients see them under different addresses")
+	fs.StringVar(&c.cluster, "cluster", c.cluster, "the `ID` of the only cluster to lock in (or "+clusterVariable+"): none is founded")
 	fs.StringVar(&c.prefix, "prefix", c.prefix, "`TEXT` put before every key")
 	cli.DurationFlag(fs, &c.nodeTimeout, "node-timeout", c.nodeTimeout, "the bound of one command to one node, a `DURATION`\n(default 250ms, at most a quarter of the TTL)")
 	cli.DurationFlag(fs, &c.maxTTL, "max-ttl", maxTTL, "the longest lease that this client takes, a `DURATION`, and\nthat a cluster which it founds allows; to change it: redlock nodes change")
@@ -127,6 +131,9 @@ type session struct {
 // are named at once. change is bench's hook into a node's options; nil if none.
 func (a *app) open(change func(node int, o *redis.Options), opts ...redlock.Option) (*session, error) {
 	c := &a.connection
+	if c.cluster = cmp.Or(c.cluster, a.Getenv(clusterVariable)); c.founds {
+		c.cluster = ""
+	}
 	urls, err := c.urls(a.Getenv)
 	if err != nil {
 		return nil, err
@@ -186,6 +193,9 @@ func (c *connection) options(s *session) []redlock.Option {
 	}
 	if c.strict {
 		opts = append(opts, redlock.WithStrictRecovery())
+	}
+	if c.cluster != "" {
+		opts = append(opts, redlock.WithCluster(c.cluster))
 	}
 	return opts
 }

@@ -146,8 +146,14 @@ func TestOneCommandGoesThroughAllSteps(t *testing.T) {
 		t.Errorf("the lock of a client two lists back: got %v; want ErrLost", err)
 	}
 	before = records(t, servers)
-	run(t, list, args()...).want(t, 0, done, ", generation 2, MaxTTL 4s: "+strings.Join(after, ", "))
+	again := run(t, list, args()...)
+	again.want(t, 0, done, ", generation 2, MaxTTL 4s: "+strings.Join(after, ", "))
 	same("the command again", before)
+	_, pin, _ := strings.Cut(again.errs, "give clients REDLOCK_CLUSTER=")
+	pin, _, _ = strings.Cut(pin, ":")
+	next := kept.URL() + "," + servers[2].URL()
+	run(t, next, "exec", "--cluster", pin, "--ttl", "3s", "--node-timeout", "1s", "k", "--", "true").want(t, 0)
+	run(t, next, "exec", "--cluster", "another", "--ttl", "3s", "--node-timeout", "1s", "k", "--", "true").want(t, 78, "pinned to another")
 }
 
 // tokenUnder is the token of a lock that is taken now.

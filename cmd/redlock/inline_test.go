@@ -18,7 +18,7 @@ import (
 // namedOnly are commands that the pages' sentences name without what they are for: they
 // would be wrong usage.
 var namedOnly = []string{
-	"-lab render", "exec", "exec --also", "exec --limit n", "exec --max-ttl 24h", "exec --revocable", "exec --shared", "hold",
+	"-lab render", "exec", "exec --also", "exec --limit n", "exec --revocable", "exec --shared", "hold",
 	"lead", "nodes change", "nodes change --add", "nodes change --remove", "observe", "release --force", "revoke", "status",
 }
 

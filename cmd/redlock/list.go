@@ -177,7 +177,13 @@ func (a *app) change(ctx context.Context, s *session, w redlock.Wanted, closes b
 		text += "; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one"
 	}
 	a.complain(text)
+	a.complain("nodes change: " + pinWords(status))
 	return a.showNodes(status, s)
+}
+
+// pinWords are what keeps clients with an old list from founding another cluster.
+func pinWords(status redlock.ClusterStatus) string {
+	return "give clients " + clusterVariable + "=" + status.ID + ": then none founds another on nodes that restarted empty"
 }
 
 // progressWords is one line of progress: for whom a change waits, and what stands against it,

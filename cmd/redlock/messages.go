@@ -170,6 +170,7 @@ func blot(s string, from, to int) {
 // flagsOf are the flags for the options that the library's messages name. An option that is
 // not here has no flag, and keeps its name.
 var flagsOf = map[string]string{ //nolint:gosec // G101: names of flags, no password
+	"WithCluster":        "--cluster",
 	"WithCredentials":    "--user and --password-file",
 	"WithHolder":         "--holder",
 	"WithLimit":          "--limit",

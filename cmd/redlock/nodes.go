@@ -92,6 +92,7 @@ records say of another list or cluster.`,
 				if err := cli.Exactly(0, args, "no arguments"); err != nil {
 					return err
 				}
+				a.connection.founds = true
 				return a.withSession(ctx, func(ctx context.Context, s *session) error { return a.admit(ctx, s, *yes) })
 			}
 		},
@@ -364,6 +365,9 @@ func (a *app) admit(ctx context.Context, s *session, yes bool) error {
 	}
 	err = c.Admit(ctx)
 	if status, statusErr := c.Status(ctx); statusErr == nil {
+		if err == nil {
+			a.complain("nodes admit: done: " + pinWords(status))
+		}
 		err = refusedBy(status, errors.Join(a.showNodes(status, s), err))
 	}
 	return err

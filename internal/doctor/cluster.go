@@ -138,7 +138,9 @@ func (d *doctor) readRecords() []membership.Observation {
 
 // view is the cluster as the nodes showed it.
 func (d *doctor) view() membership.View {
-	return membership.NewView(membership.NewConfig(d.names, d.cfg.MaxTTL, d.cfg.StrictRecovery), slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
+	c := membership.NewConfig(d.names, d.cfg.MaxTTL, d.cfg.StrictRecovery)
+	c.Pin = d.cfg.Pin
+	return membership.NewView(c, slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
 }
 
 // record judges whether a node's record could be read at all.

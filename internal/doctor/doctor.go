@@ -67,8 +67,9 @@ type Config struct {
 	Drift          float64 // the factor
 	Prefix         string  // of the names
 	StrictRecovery bool
-	Unprotected    bool // without membership
-	TrustClocks    bool // without the clock watch
+	Pin            string // WithCluster
+	Unprotected    bool   // without membership
+	TrustClocks    bool   // without the clock watch
 }
 
 // doctor judges the exams of all nodes.

@@ -64,7 +64,8 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 			pl.Cause = why
 			return pl
 		}
-		if pl := v.found(i, now, p); v.ours == "" && (pl.Action == DoInstall || pl.Action == DoRead) {
+		if pl := v.found(i, now, p); v.ours == "" && v.Pin == "" && (pl.Action == DoInstall || pl.Action == DoRead) {
+			pl.Cause = "" // that there is no quorum of members says it
 			return pl
 		}
 		return Plan{}
@@ -82,6 +83,9 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	}
 	if cause := v.unlisted(i); cause != "" {
 		return Plan{Misfit: true, Cause: why + "; " + cause}
+	}
+	if cause := v.unpinned(i); cause != "" {
+		return Plan{Misfit: v.pinLost(), Cause: why + "; " + cause}
 	}
 	n, stands := v.Nodes[i].StandingNotice()
 	w := v.Waits[i]
@@ -106,6 +110,19 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 		pl.Cause = why + "; " + pl.Cause
 	}
 	return pl
+}
+
+// unpinned is why a pinned client does nothing for the blank node i: it founds no cluster.
+func (v View) unpinned(i int) string {
+	if v.Pin == "" || v.byTable(i) {
+		return ""
+	}
+	return fmt.Sprintf("cluster %s, to which this client is pinned (WithCluster), is not here: if its data are lost, Cluster.Admit (redlock nodes admit) by a client that is not pinned founds another: pin that", v.Pin)
+}
+
+// pinLost tells whether a pinned client sees all nodes, and none of its cluster.
+func (v View) pinLost() bool {
+	return v.Pin != "" && len(v.IDs) == 0 && !slices.ContainsFunc(v.Nodes, func(o Observation) bool { return !o.Answered })
 }
 
 // due is when node i's wait is over.
@@ -309,6 +326,9 @@ func (v View) orAdmit() string {
 func (v View) Obstacle(i int) (cause string, misfit bool) {
 	if cause := cmp.Or(v.unlisted(i), v.lacks(v.elsewhere(), i)); cause != "" {
 		return cause, true
+	}
+	if cause := v.unpinned(i); cause != "" {
+		return cause, v.pinLost()
 	}
 	if v.byTable(i) {
 		return "", false

@@ -1,6 +1,7 @@
 package membership_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -83,5 +84,23 @@ func TestWhoHasTheOptionGetsNoVoteOfAClusterWithout(t *testing.T) {
 			}
 			wantPlan(t, v.next(i, start), membership.DoNothing, "") // nobody makes it strict but by a change
 		}
+	}
+}
+
+func TestAPinnedClientFoundsNothingAndJoinsByTheTable(t *testing.T) {
+	over := start + clock.Instant(maxTTL)
+	v := newView(3, over)
+	v.config.Pin = "c1"
+	v.blank(1, over)
+	wantPlan(t, v.next(1, over), membership.DoInstall, "")
+	v.blank(2, over)
+	wantPlan(t, v.next(0, over), membership.DoNothing, "")
+	wantPlan(t, v.admit(1, over), membership.DoNothing, "cluster c1, to which this client is pinned")
+	v.waits[1] = membership.Wait{}
+	wantPlan(t, v.next(1, over), membership.DoNothing, "is not here") // nor does it put a notice
+	v = newView(3, over)
+	v.config.Pin = "c2"
+	if _, why := v.seen().Voter(0); !strings.Contains(why, "belongs to cluster c1") {
+		t.Errorf("got %q; want no vote of another cluster", why)
 	}
 }

@@ -202,7 +202,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	a := &AbstentionError{fault: v.Fault(i)}
 	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
-	case state == Foreign || state == Misconfigured, v.Lax(i), errors.Is(a.fault, fault.ErrMisconfigured):
+	case state == Foreign || state == Misconfigured, v.Lax(i), state == Blank && v.pinLost(), errors.Is(a.fault, fault.ErrMisconfigured):
 		if a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why); a.fault == nil && v.nextTo(v.Nodes[i]) {
 			a.fault = ErrNextList
 		}

@@ -82,6 +82,7 @@ type Config struct {
 	Names  []string        // of the nodes, in the client's order
 	MaxTTL time.Duration   // WithMaxTTL: what it founds with
 	Strict bool            // WithStrictRecovery: no vote counts of a cluster without
+	Pin    string          // WithCluster: the only cluster whose votes count; empty: any
 	Needed func(n int) int // how many other members of a list a joiner reads: othersNeeded
 	sorted []string        // the list that this client goes by: all of its nodes, unless it changes the list (Tracker.Change)
 }
@@ -119,7 +120,7 @@ type Carried struct {
 func NewView(c Config, nodes []Observation, waits []Wait) View {
 	v := View{Config: c, Nodes: nodes, Waits: waits}
 	for i, o := range nodes {
-		if !o.Recorded || o.Record.Cluster == "" || !c.accepts(o.Record) || !slices.Contains(c.sorted, c.Names[i]) {
+		if !o.Recorded || o.Record.Cluster == "" || !c.accepts(o.Record) || !slices.Contains(c.sorted, c.Names[i]) || c.strange(o.Record) {
 			continue
 		}
 		at := slices.IndexFunc(v.IDs, func(k Carried) bool { return k.ID == o.Record.Cluster })
@@ -139,9 +140,15 @@ func NewView(c Config, nodes []Observation, waits []Wait) View {
 	if v.target = v.ours; v.ours == "" && len(v.IDs) == 1 {
 		v.target = v.IDs[0].ID
 	}
+	if c.Pin != "" {
+		v.target = c.Pin
+	}
 	v.newest = v.latest()
 	return v
 }
+
+// strange tells whether the record is of another cluster than this client is pinned to.
+func (c Config) strange(r Record) bool { return c.Pin != "" && r.Cluster != c.Pin }
 
 // Cluster is the id that a quorum of the nodes carries. Without one ("") this
 // client sends no acquire. A node that does not answer carries what it showed
@@ -274,6 +281,8 @@ func (v View) Standing(i int) (State, string) {
 		return Unreachable, o.Cause
 	case o.Refused:
 		return Misconfigured, o.Cause
+	case o.Recorded && v.strange(o.Record):
+		return Foreign, fmt.Sprintf("it belongs to cluster %s, and this client is pinned to %s (WithCluster)", o.Record.Cluster, v.Pin)
 	case v.behind(o) && o.member():
 		return Behind, fmt.Sprintf("its list of nodes (%s) is of generation %d, and the cluster's of %d: a client brings it up to date",
 			strings.Join(o.Record.Names, ", "), o.Record.Gen, v.newest.Gen)
