@@ -55,12 +55,14 @@ type ChangeProgress struct {
 
 // Change changes the cluster's configuration while clients run: its list of nodes, by one at a
 // time, additions first, its MaxTTL, and whether recovery is strict. This Locker has all nodes
-// of the list, and those to add and to remove; it goes by the list in force from then on.
+// of the list, and those to add and to remove; it goes by the list in force until it ends, and then by
+// that one: make another Locker for locks after a change.
 //
 // A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL
 // takes two. Change blocks until all is done and a node that was added votes, or ctx is done. Where it ends
 // early, call it again, from any client: it finishes what was begun. Of what is in force
-// already it returns nil once enough nodes know.
+// already it returns nil once enough nodes know. With a MaxTTL below some 16 node timeouts a node
+// that hangs keeps it from being done: stop that node.
 //
 // Clients of the list as it was go on until the next step begins: give them the next list
 // before that. Keep a node that was removed as it is, or stop it, until no client has a list with

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,7 +65,7 @@ type ClusterStatus struct {
 	Nodes  []NodeStatus
 
 	// The latest configuration that a record shows: what the nodes agree on. Change changes it.
-	Generation int           // how often it was changed
+	Generation int           // how often it was changed since the cluster was founded
 	List       []string      // of all nodes; nil if no record is found
 	MaxTTL     time.Duration // the longest lease that anyone may take
 	Strict     bool          // only an operator founds the cluster anew (WithStrictRecovery)
@@ -98,7 +99,7 @@ type NodeStatus struct {
 	State  NodeState
 	Cause  string        // why it does not vote, and what would admit it
 	Left   time.Duration // of the wait of a joining node, once a client waits; 0 if none
-	MaxTTL time.Duration // the longest lease that may rest on it by its record: the one before counts until the next change; 0 if it has none
+	MaxTTL time.Duration // the longest lease that may rest on it by its record, of the generation before and one proposed too; 0 if it has none
 
 	// Refusal is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas, the user lacks a right. It grants nothing then, in any
@@ -108,6 +109,7 @@ type NodeStatus struct {
 	Generation int // of its record
 
 	misconfigured bool // what keeps it out is somebody's configuration
+	removed       bool // the list does not have it, and a change by this client took it out
 }
 
 // Status looks at every node, for at most a node timeout or until ctx is done,
@@ -202,6 +204,7 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 		if refusals != nil {
 			node.Refusal = refusals[i]
 		}
+		node.removed = !slices.Contains(v.Sorted(), name)
 		s.Nodes[i] = node
 	}
 	return s
@@ -286,7 +289,7 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 	var faulty, fine fault.Grouped
 	joining, silent, voteless := 0, 0, 0
 	for _, n := range s.Nodes {
-		if n.State == NodeMember && n.Cause == "" {
+		if n.removed || n.State == NodeMember && n.Cause == "" {
 			continue
 		}
 		if n.State == NodeUnreachable {
@@ -313,7 +316,7 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 func (s ClusterStatus) unreachable() error {
 	var silent fault.Grouped
 	for _, n := range s.Nodes {
-		if n.State == NodeUnreachable {
+		if n.State == NodeUnreachable && !n.removed {
 			silent.Add(n.Name, fmt.Sprintf("%s: %s", n.State, n.Cause))
 		}
 	}
@@ -341,7 +344,8 @@ func namedOf(g fault.Grouped, sentinel error) error {
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
 // asks for, where every node answers; never for the rules on lists and clusters. A cluster that it
-// founds has this Locker's WithMaxTTL and WithStrictRecovery. Where nothing is to be done it returns nil.
+// founds has what the latest record says; where none is left, this Locker's WithMaxTTL and
+// WithStrictRecovery. Where nothing is to be done it returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
 // not answer included, and is ErrMisconfigured and ErrNoQuorum as for Join; what

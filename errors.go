@@ -35,7 +35,7 @@ var (
 	ErrMaxHold = errors.New("redlock: held for its maximum")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = fault.ErrClosed
-	// ErrInvalidTTL: a TTL that is not positive, above MaxTTL, too short for the
+	// ErrInvalidTTL: a TTL that is not positive, above WithMaxTTL, too short for the
 	// node timeout, or below what remains of the lock that is to be extended.
 	ErrInvalidTTL = fault.ErrInvalidTTL
 	// ErrInvalidResource: a resource name that is empty, too long, or one of the

@@ -134,7 +134,7 @@ func (l *Lock) Done() <-chan struct{} { return l.Context().Done() }
 // now; renewals use ttl from then on. It blocks for at most two node timeouts, and
 // as long as another extension of this lock is under way.
 //
-// It returns ErrInvalidTTL if ttl is not positive, above MaxTTL, too short for
+// It returns ErrInvalidTTL if ttl is not positive, above WithMaxTTL, too short for
 // the node timeout or below what remains; ErrNotHeld joined with the cause if the
 // lock has ended. When nodes that answered "not ours" leave no quorum possible,
 // the lock ends at once and the *QuorumError is ErrLost. After any other failure,

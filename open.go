@@ -34,7 +34,7 @@ const slowStart = 3 * time.Second
 // Open connects to every node and asks whether it votes, for at most four node
 // timeouts, or until ctx is done; nodes that are slow, and that a quorum depends
 // on, get three seconds. It succeeds while a quorum answers, also one whose list of nodes
-// lacks one of these, or has one more, as Cluster.Add and Shrink want it: the nodes
+// lacks one of these, or has one more, as Cluster.Change wants it: the nodes
 // that did not are told to WithObserver as EventNodeDown, and are tried again by
 // every acquisition. Otherwise it returns a *QuorumError with ErrNoQuorum that
 // names each node's fault, and keeps nothing open. One server under two addresses
@@ -156,7 +156,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		late := now >= until && (now >= longest || answered+slow < l.quorum)
 		hopeless := fault.Hopeless(len(causes), l.quorum, func(i int) error {
 			if errors.Is(failed.Nodes[i].Err, membership.ErrNextList) {
-				return nil // Cluster.Add wants this client, and mends it
+				return nil // Cluster.Change wants this client, and mends it
 			}
 			return failed.Nodes[i].Err
 		})

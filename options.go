@@ -157,7 +157,8 @@ func (o lockOption) applyAcquire(t *terms) { o(t) }
 
 // WithTTL sets the lease: how long the nodes keep a lock that is not renewed. The default
 // is DefaultTTL, 10s. It must be at least 10 ms, above a node timeout that was given, and
-// at most MaxTTL; otherwise it is ErrInvalidTTL.
+// at most WithMaxTTL; otherwise it is ErrInvalidTTL. Above the cluster's MaxTTL no node votes:
+// ErrMisconfigured.
 func WithTTL(d time.Duration) LockOption { return lockOption(func(t *terms) { t.ttl = d }) }
 
 // WithFixedLease switches renewal off: the lock ends with its first lease,
@@ -224,7 +225,8 @@ func WithTurns(k int) Option { return lockerOption(func(c *config) { c.turns = k
 // WithMaxTTL sets the longest lease that this client takes, from 10 ms to a day, and the
 // MaxTTL of a cluster that it founds. The default is DefaultMaxTTL, 30s. A cluster that is there has
 // its own, in the nodes' records: a longer lease gets ErrMisconfigured there, until
-// Cluster.Change has raised it. Every node that restarts waits so long before it votes again.
+// Cluster.Change has raised it. Every node that restarts waits so long before it votes again. Do
+// not give less than the cluster's: where all records are lost, who founds anew waits its own.
 func WithMaxTTL(d time.Duration) Option { return lockerOption(func(c *config) { c.maxTTL = d }) }
 
 // WithNodeTimeout bounds how long each node may take to answer a command, from its sending to

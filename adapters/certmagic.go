@@ -98,7 +98,7 @@ func (c *Certmagic) RenewLockLease(ctx context.Context, name string, lease time.
 	if held == nil {
 		return fmt.Errorf("adapters: renew %q: %w", name, redlock.ErrNotHeld)
 	}
-	if err := held.lock.Extend(ctx, lease); err != nil && !errors.Is(err, redlock.ErrInvalidTTL) {
+	if err := held.lock.Extend(ctx, lease); err != nil && !errors.Is(err, redlock.ErrInvalidTTL) && !errors.Is(err, redlock.ErrMisconfigured) {
 		return err
 	}
 	return held.lock.Err()

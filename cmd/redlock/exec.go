@@ -135,7 +135,7 @@ func execCommand(a *app) cli.Command {
 			fs.BoolVar(&e.skip, "skip-if-busy", false, "exit with 0 if somebody else holds it: -n, unless --wait is given")
 			// For cron on several machines: the clocks differ by some seconds, so a job that takes
 			// one second would run once on each machine.
-			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier, or fails:\nfor short cron jobs on machines whose clocks differ. A signal after CMD's end\nends redlock with CMD's status, and KEY stays for the rest, at most for\n--max-ttl; where no quorum confirms that, for what is left of its lease")
+			cli.DurationFlag(fs, &e.holdAtLeast, "hold-at-least", 0, "keep KEY for this `DURATION`, though CMD ends earlier, or fails:\nfor short cron jobs on machines whose clocks differ. A signal after CMD's end\nends redlock with CMD's status, and KEY stays for the rest, at most for\n--max-ttl and the cluster's; where no quorum confirms that, for what is left of its lease")
 			fs.Func("also", "hold this `KEY` as well; may be given again, up to 64 keys in all", func(key string) error {
 				e.also = append(e.also, key)
 				return nil

@@ -337,6 +337,9 @@ func notJoined(outside, joining, stuck int, short bool) error {
 // joinBelief is what a join relies on, in numbers: the operator can compare them with the
 // longest --ttl and --max-ttl of all clients, which no node knows.
 func joinBelief(status redlock.ClusterStatus, joining int, maxTTL time.Duration) string {
+	if status.ID != "" {
+		maxTTL = 0 // its records say it
+	}
 	for _, n := range status.Nodes {
 		maxTTL = max(maxTTL, n.MaxTTL)
 	}

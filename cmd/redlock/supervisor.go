@@ -426,8 +426,7 @@ func (s *supervisor) linger(ctx context.Context, status error) error {
 			t.Stop()
 			if slices.Contains(cli.Endings, sig) {
 				s.execution.session.leaves = true
-				// Where it fails, or the lease is the longer one, that stands.
-				_ = s.lock.Extend(ctx, min(left, s.execution.app.connection.maxTTL))
+				s.keep(ctx, left)
 				return status
 			}
 		case <-s.lock.Done():
@@ -443,4 +442,16 @@ func (s *supervisor) tell(name, message string) {
 	e := s.lock.tells(name)
 	e.Message = message
 	s.events.tell(e)
+}
+
+// keep has the lease last for so long, or as long as the cluster allows. Where it fails, or the
+// lease is the longer one, that stands.
+func (s *supervisor) keep(ctx context.Context, left time.Duration) {
+	left = min(left, s.execution.app.connection.maxTTL)
+	if err := s.lock.Extend(ctx, left); !errors.Is(err, redlock.ErrMisconfigured) {
+		return
+	}
+	if status, err := s.execution.session.locker.Cluster().Status(ctx); err == nil && status.MaxTTL > 0 {
+		_ = s.lock.Extend(ctx, min(left, status.MaxTTL))
+	}
 }

@@ -84,6 +84,11 @@ var (
 		"No node votes for a longer lease than the cluster's MaxTTL",
 		"Take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl)",
 	}
+	aboutShortMaxTTL = diagnosis{
+		FindingMaxTTL,
+		"Where all records are lost it may found the cluster anew after its own MaxTTL, while a longer lease still runs",
+		"Give this client no less than the cluster's (WithMaxTTL)",
+	}
 	aboutLax = diagnosis{
 		FindingStrict,
 		"This client takes no lock: it asks for strict recovery (WithStrictRecovery), and the cluster has none",
@@ -202,6 +207,9 @@ func (d *doctor) list(v membership.View) {
 		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", most, d.cfg.TTL)
 	} else if most < d.cfg.TTL {
 		d.find(SeverityError, -1, aboutOtherMaxTTL, "the cluster's MaxTTL is %v, and this client's TTL %v", most, d.cfg.TTL)
+	}
+	if in.MaxTTL > d.cfg.MaxTTL {
+		d.find(SeverityWarning, -1, aboutShortMaxTTL, "the cluster's MaxTTL is %v; this client has %v", in.MaxTTL, d.cfg.MaxTTL)
 	}
 	if again := v.Pending(); again != "" {
 		d.find(SeverityWarning, -1, aboutChange, "a change has begun, and is not finished: %s", again)

@@ -291,8 +291,8 @@ var judged = []struct {
 		"warning ttl-roundtrip 4: Raise WithTTL",
 	},
 	{"a node timeout beside the TTL", option(func(c *Config) { c.NodeTimeout = 4 * time.Second }), "warning node-timeout: Lower WithNodeTimeout"},
-	{"a MaxTTL far above the TTL", records("01234", "maxttl", "300001"), "info max-ttl: redlock nodes change --max-ttl"},
-	{"one that is not too far", records("01234", "maxttl", "300000"), ""},
+	{"a MaxTTL far above the TTL", records("01234", "maxttl", "300001"), "warning max-ttl: WithMaxTTL; info max-ttl: redlock nodes change --max-ttl"},
+	{"one that is not too far", records("01234", "maxttl", "300000"), "warning max-ttl: WithMaxTTL"},
 	{"one far above it that only this client has", option(func(c *Config) { c.MaxTTL = time.Hour }), ""},
 	{"one below it", records("01234", "maxttl", "9999"), "error max-ttl: Take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl)"},
 

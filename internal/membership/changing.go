@@ -10,25 +10,15 @@ import (
 // Plans returns the next step to what an operator wants (NewChange), by a look at all nodes.
 func (t *Tracker) Plans(ctx context.Context, w Wanted) (Change, error) {
 	t.LookAtAll(ctx, false)
-	c, err := NewChange(t.View(), w)
-	switch {
-	case err != nil:
-	case len(c.Steps) == 0:
-		t.follow(c.To.Names)
-	case len(c.Wanted.Names) > len(c.From.Names): // its wait begins now
-		t.follow(c.Wanted.Names)
-	default:
-		t.follow(c.From.Names)
-	}
-	return c, err
+	return NewChange(t.View(), w)
 }
 
-// follow has this client go by the list in force, or about to be, which its nodes include: so
-// it takes in a node that is added, while another is still to be. What voted by another list is verified.
-func (t *Tracker) follow(list []string) {
+// follow has this client go by the list in force, if its nodes include that, and has the nodes
+// that are coming wait from now on. What voted by another list is verified.
+func (t *Tracker) follow(list, coming []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if slices.Equal(t.config.sorted, list) {
+	if t.config.coming = coming; slices.Equal(t.config.sorted, list) || len(without(list, t.config.Names)) > 0 {
 		return
 	}
 	t.config.sorted = list
@@ -45,12 +35,17 @@ func (t *Tracker) Change(ctx context.Context, c *Change, fresh func() string) (T
 		return Turn{}, err
 	}
 	defer done()
+	if len(c.Steps) == 0 {
+		t.follow(c.To.Names, nil)
+	} else if c.Ballot == 0 {
+		t.follow(c.From.Names, c.Fresh())
+	}
 	for {
 		t.LookAtAll(ctx, true)
 		next, turn := c.Next(t.View(), t.clock.Now())
 		*c = next
 		if turn.Stage >= Joined {
-			t.follow(turn.To.Names)
+			t.follow(turn.To.Names, without(c.Fresh(), turn.To.Names))
 		}
 		var faults []error
 		did := false

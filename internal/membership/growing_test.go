@@ -501,3 +501,74 @@ func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) 
 		}
 	})
 }
+
+// The second operator's Locker lacks the node that the first has proposed, and did not put in force.
+func TestAnOperatorWhoLacksTheNodeThatWasProposedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 1)
+		ctx, die := context.WithCancel(t.Context())
+		defer die()
+		for _, n := range y.nodes {
+			n.Intercept(func(args []string) redlocktest.Verdict {
+				if changeScript(args) == "force" && ctx.Err() == nil {
+					die()
+					return redlocktest.ReplyError("ERR died")
+				}
+				return redlocktest.Pass()
+			})
+		}
+		locktest.WantError(t, "the first", y.locker(t, 0, 1, 2, 3).Cluster().Change(ctx, redlock.Wanted{Add: []string{"node-3"}}, redlock.ChangeOptions{}), context.Canceled)
+		second := y.locker(t, 0, 1, 2)
+		locktest.WantError(t, "the second", second.Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: time.Minute}, redlock.ChangeOptions{}), redlock.ErrContested)
+		locktest.MustRelease(t, locktest.MustAcquire(t, second, "orders/42")) // by the list before
+	})
+}
+
+// A Locker that has changed the list holds locks by the list that was in force then: through a dry
+// run, and while another node is added. A node that it took out holds up nothing any more.
+func TestAnOperatorsLockerHoldsItsLocksThroughItsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 4, 1)
+		l := y.locker(t, 0, 1, 2, 3, 4)
+		y.nodes[3].Stop()
+		testkit.Must(t, l.Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-3"}}, redlock.ChangeOptions{}))
+		lock := locktest.MustAcquire(t, l, "orders/42")
+		testkit.Must(t, l.Cluster().Change(t.Context(), redlock.Wanted{Add: []string{"node-4"}}, redlock.ChangeOptions{DryRun: true, EndStragglers: true}))
+		time.Sleep(2 * redlock.DefaultTTL)
+		testkit.Must(t, lock.Err())
+		began := time.Now()
+		testkit.Must(t, l.Cluster().Change(t.Context(), redlock.Wanted{Add: []string{"node-4"}}, redlock.ChangeOptions{EndStragglers: true}))
+		if took := time.Since(began); took > redlock.DefaultMaxTTL+3*time.Second {
+			t.Errorf("adding took %v; want MaxTTL, since the new node waits meanwhile", took)
+		}
+		testkit.Must(t, lock.Err())
+		locktest.MustRelease(t, lock)
+		testkit.Must(t, l.Cluster().Join(t.Context()))
+		for _, i := range []int{0, 1, 2, 4} {
+			y.nodes[i].Restart()
+		}
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42")) // it founds the list anew
+	})
+}
+
+// All records are lost. Who saw a longer MaxTTL in them waits for that before it founds.
+func TestWhoSawALongerMaxTTLWaitsForItWhereAllIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlocktest.Start(t, 3)
+		op := locktest.SeparateLocker(t, c)
+		testkit.Must(t, op.Cluster().Change(t.Context(), redlock.Wanted{MaxTTL: time.Minute}, redlock.ChangeOptions{}))
+		testkit.Must(t, op.Close())
+		long, short := locktest.SeparateLocker(t, c, redlock.WithTTL(time.Minute), redlock.WithMaxTTL(time.Minute)), locktest.SeparateLocker(t, c)
+		locktest.MustRelease(t, locktest.MustAcquire(t, short, "orders/41"))
+		held := locktest.MustAcquire(t, long, "orders/42")
+		for i := range 3 {
+			c.Node(i).Restart()
+		}
+		next, err := short.Acquire(t.Context(), "orders/42")
+		testkit.Must(t, err)
+		if held.Err() == nil {
+			t.Errorf("two hold it, for %v and %v", held.Remaining(), next.Remaining())
+		}
+		locktest.MustRelease(t, next)
+	})
+}

@@ -68,6 +68,9 @@ func (v View) catchUp(i int) Plan {
 	return Plan{}
 }
 
+// inList tells whether the list that this client goes by has node i.
+func (v View) inList(i int) bool { return slices.Contains(v.sorted, v.Names[i]) }
+
 // unlisted is why node i is not taken in: the latest list does not have it.
 func (v View) unlisted(i int) string { return v.lacks(v.newest, i) }
 

@@ -64,11 +64,7 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 			pl.Cause = why
 			return pl
 		}
-		if pl := v.found(i, now, p); v.ours == "" && v.Pin == "" && (pl.Action == DoInstall || pl.Action == DoRead) {
-			pl.Cause = "" // that there is no quorum of members says it
-			return pl
-		}
-		return Plan{}
+		return v.foundOver(i, now, p)
 	case Blank:
 		return v.rejoin(i, now, p, why)
 	case Unreachable, Joining, Foreign, Misconfigured:
@@ -76,13 +72,26 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 	return Plan{Cause: why}
 }
 
+// foundOver has a founder take over the member i, where no cluster has a quorum.
+func (v View) foundOver(i int, now clock.Instant, p Proposal) Plan {
+	if v.ours != "" || v.Pin != "" || slices.ContainsFunc(v.Nodes, func(o Observation) bool { return !o.Answered }) {
+		return Plan{}
+	}
+	pl := v.found(i, now, p)
+	if pl.Action != DoNothing { // that there is no quorum of members says why
+		pl.Cause = ""
+	}
+	return pl
+}
+
 // rejoin is the way of a blank node: notice, wait, then read, then install.
 func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	if v.Nodes[i].Replica { // a notice on it would be gone with its master's data
 		return Plan{Cause: why}
 	}
-	if cause := v.unlisted(i); cause != "" {
-		return Plan{Misfit: true, Cause: why + "; " + cause}
+	unlisted := v.unlisted(i)
+	if unlisted != "" && !slices.Contains(v.coming, v.Names[i]) {
+		return Plan{Misfit: true, Cause: why + "; " + unlisted}
 	}
 	if cause := v.unpinned(i); cause != "" {
 		return Plan{Misfit: v.pinLost(), Cause: why + "; " + cause}
@@ -95,6 +104,9 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	until := v.due(i, p)
 	if now < until {
 		return Plan{Action: DoWait, Waiting: true, Until: until, Cause: v.waiting(i, now, p, why)}
+	}
+	if unlisted != "" { // its wait is over early
+		return Plan{Misfit: true, Cause: why + "; " + unlisted}
 	}
 	var pl Plan
 	if v.byTable(i) {
@@ -260,6 +272,9 @@ func (v View) foundingRecord(p Proposal) Record {
 			rec.Configuration = known.Configuration
 		}
 	}
+	if most := v.longest(); most > rec.MaxTTL { // until a close: a lowering, or a raise, had begun
+		rec.Before, rec.BeforeMaxTTL = rec.Names, most
+	}
 	return rec
 }
 
@@ -291,11 +306,11 @@ func (v View) misfits() []string {
 // every blank one's wait.
 func (v View) readAfterWaits(p Proposal) bool {
 	for i := range v.Names {
-		if state, _ := v.Standing(i); state != Blank {
+		if state, _ := v.Standing(i); state != Blank || !v.inList(i) {
 			continue
 		}
-		for _, o := range v.Nodes {
-			if !o.Counted || o.Sent < v.due(i, p) {
+		for j, o := range v.Nodes {
+			if v.inList(j) && (!o.Counted || o.Sent < v.due(i, p)) {
 				return false
 			}
 		}
@@ -335,6 +350,9 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 	}
 	few := fmt.Sprintf("fewer than %d other members are left, so ", v.Needed(len(v.sorted)))
 	for j := range v.Names {
+		if !v.inList(j) {
+			continue
+		}
 		switch state, cause := v.Standing(j); state {
 		case Unreachable, Foreign, Misconfigured, Behind:
 			return fmt.Sprintf("%severy node must answer, and %s does not: %s", few, v.Names[j], cause), false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -185,7 +186,18 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 		}
 		t.LookAtAll(ctx, look)
 	}
+	if p.Admit {
+		t.forget()
+	}
 	return t.pause()
+}
+
+// forget gives up a founding of which no node was installed: the operator's word is over.
+func (t *Tracker) forget() {
+	if v := t.View(); t.begun != nil && !slices.ContainsFunc(v.Nodes, func(o Observation) bool { return o.ofCluster(t.begun.Record.Cluster) }) {
+		t.begun = nil
+		t.foundings++
+	}
 }
 
 // LookAtAll reads every node, at the same time; counted reads their largest

@@ -144,7 +144,7 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		return o
 	}
 	if format := f["format"]; format != strconv.Itoa(RecordFormat) {
-		return o.refuse(fmt.Sprintf("its record is of format %q; this client writes %d", format, RecordFormat))
+		return o.refuse(fmt.Sprintf("its record is of format %q; this client writes %d: empty the server, once no lock is held", format, RecordFormat))
 	}
 	var faults []string
 	number := func(name string, least uint64) uint64 {

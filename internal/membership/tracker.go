@@ -44,6 +44,7 @@ type Tracker struct {
 	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
 	longest      time.Duration   // the longest lease that anyone may have taken
+	knew         time.Duration   // the longest lease that the cluster's records allowed
 	rival        clock.Instant   // until when another founder is left alone
 	mine         string          // the cluster that this client founded last
 	changed      chan struct{}   // closed by the next publication
@@ -80,7 +81,7 @@ func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 // viewLocked is the cluster as it was last seen, in copies that the caller may keep.
 func (t *Tracker) viewLocked() View {
 	v := NewView(t.config, slices.Clone(t.seen), slices.Clone(t.waits))
-	v.Faults, v.Rival = slices.Clone(t.faults), t.rival
+	v.Faults, v.Rival, v.Knew = slices.Clone(t.faults), t.rival, t.knew
 	return v
 }
 
@@ -116,6 +117,9 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
 	t.cluster, t.longest = v.Cluster(), v.wait()
+	if t.cluster != "" {
+		t.knew = v.longest()
+	}
 	for j := range t.stale {
 		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
 			t.stale[j].Store(true)
@@ -209,7 +213,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	case state == Blank && v.Barred(i): // the fault is its neighbour's
 		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
-		if a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.wait(), v.orAdmit()); obstacle != "" {
+		if a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.waitOf(i), v.orAdmit()); obstacle != "" {
 			a.why = fmt.Errorf("%s; %s", why, obstacle)
 		}
 	default:

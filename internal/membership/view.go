@@ -85,6 +85,7 @@ type Config struct {
 	Pin    string          // WithCluster: the only cluster whose votes count; empty: any
 	Needed func(n int) int // how many other members of a list a joiner reads: othersNeeded
 	sorted []string        // the list that this client goes by: all of its nodes, unless it changes the list (Tracker.Change)
+	coming []string        // nodes that this client adds: they wait before the list has them
 }
 
 // NewConfig is the configuration of a client with these nodes.
@@ -104,6 +105,7 @@ type View struct {
 	Waits  []Wait
 	Faults []error       // what the last action on each node failed with; nil if none of ours failed
 	Rival  clock.Instant // until when another founder is left alone; 0: none was seen
+	Knew   time.Duration // the longest lease that this client saw records allow; 0: it saw none
 	IDs    []Carried     // that the records found show
 	ours   string        // the id that a quorum of the nodes carries, or ""
 	target string        // the id that a joining node gets: ours, or the only one found; else ""
@@ -233,7 +235,7 @@ func (v View) Voter(i int) (Voter, string) {
 		return Voter{}, why
 	case v.Cluster() == "":
 		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.sorted))
-	case !slices.Contains(v.sorted, v.Names[i]):
+	case !v.inList(i):
 		return Voter{}, v.lacks(v.newest, i)
 	case v.Lax(i):
 		return Voter{}, "the cluster has no strict recovery, which this client asks for (WithStrictRecovery): Cluster.Change (redlock nodes change --strict on)"
@@ -290,7 +292,7 @@ func (v View) Standing(i int) (State, string) {
 		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
 		return Misconfigured, fmt.Sprintf("its list is of %s (%s), generation %d; this client's of %d (%s): give all clients one list, by the same names (--node-names); Cluster.Change (redlock nodes change) changes it (docs/WHICH.md)",
-			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.Names), strings.Join(v.sorted, ", "))
+			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.sorted), strings.Join(v.sorted, ", "))
 	case o.Replica:
 		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
 	case !o.Recorded:
@@ -329,10 +331,11 @@ func (v View) Members(i int, since clock.Instant) []int {
 }
 
 // wait is how long a joiner waits: the longest lease that anyone may have taken, as far as
-// any record says. Where no quorum carries a cluster's id, it may be founded with our own MaxTTL.
+// any record says. Where no quorum carries a cluster's id, it may be founded with our own MaxTTL,
+// and records that are gone may have allowed more.
 func (v View) wait() time.Duration {
 	if v.ours == "" {
-		return max(v.longest(), v.MaxTTL)
+		return max(v.longest(), v.MaxTTL, v.Knew)
 	}
 	return v.longest()
 }

@@ -218,7 +218,7 @@ func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vot
 }
 
 // acquireVote reads a reply of acquire.lua. Before a lease is called longer than anyone
-// may take, the node's record is read again: another client may have raised MaxTTL. That
+// may take, the node's record is read again: an operator may have raised MaxTTL. That
 // blocks the writer for a round trip, at most once in sampleEvery.
 func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
 	v, cause := acquireVote(reply, n.Tracker.LongestLease)
