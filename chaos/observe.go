@@ -33,9 +33,9 @@ func observe(stage Stage, h *history, lease time.Duration) (stop func(all bool))
 		return func(bool) {}
 	}
 	var watches []*watch
-	names, cluster := stage.Names(), ""
+	names := stage.Names()
 	for i, node := range o.observables() {
-		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, retained: map[string]retainedKey{}, cluster: &cluster}
+		w := &watch{node: node, name: names[i], history: h, lease: lease, releases: map[string]bool{}, cleaned: map[string]time.Duration{}, told: map[string]bool{}, retained: map[string]retainedKey{}}
 		node.answers(w.command)
 		watches = append(watches, w)
 	}
@@ -70,7 +70,6 @@ type watch struct {
 	name    string
 	history *history
 	lease   time.Duration
-	cluster *string // the first one's id, of all watches, one of which looks at a time
 
 	mu       sync.Mutex               // guards the rest; taken after the node's own
 	releases map[string]bool          // hashes of scripts: one that releases a batch?
@@ -251,18 +250,14 @@ func (w *watch) retainsLocked(keys []simnode.Key, now time.Duration) {
 	w.history.addAll(news)
 }
 
-// listsLocked records the list of nodes that the node's record has now, if that is news. Only
-// the first cluster's counts: what is founded anew begins anew.
+// listsLocked records the list of nodes that the node's record has now, if that is news.
 func (w *watch) listsLocked(keys []simnode.Key) {
 	i := slices.IndexFunc(keys, func(k simnode.Key) bool { return k.Name == lua.NodeKey })
 	if i < 0 {
 		return
 	}
 	f := keys[i].Fields
-	if *w.cluster = cmp.Or(*w.cluster, f["cluster"]); *w.cluster != f["cluster"] {
-		return
-	}
-	r := Record{Kind: trace.Listed, Node: w.name, Value: strings.ReplaceAll(f["names"], "\n", " "), Text: cmp.Or(f["gen"], "0")}
+	r := Record{Kind: trace.Listed, Node: w.name, Value: strings.ReplaceAll(f["names"], "\n", " "), Text: cmp.Or(f["gen"], "0") + " " + f["cluster"]}
 	if r.Value != "" && (r.Value != w.list.Value || r.Text != w.list.Text) {
 		w.list = r
 		w.history.Add(r)

@@ -325,6 +325,9 @@ func NewChange(v View, w Wanted) (Change, error) {
 		return Change{}, fmt.Errorf("%w: no quorum of the nodes carries one cluster's id", fault.ErrNoQuorum)
 	}
 	steps := w.steps(in)
+	if len(steps) == 0 && !v.rests(in) { // what was begun, and may be in force elsewhere, is finished
+		steps = []Configuration{in.Configuration}
+	}
 	c := Change{Cluster: in.Cluster, Gen: in.Gen, From: in.Configuration, Wanted: in.Configuration, Before: in.Before, Steps: steps}
 	if len(without(in.Names, v.Names)) > 0 {
 		return c, fmt.Errorf("%w: the cluster's list is %s: give all of them, by their names (WithNodeNames, or --node-names)", fault.ErrMisconfigured, strings.Join(in.Names, ", "))
@@ -354,6 +357,18 @@ func NewChange(v View, w Wanted) (Change, error) {
 		}
 	}
 	return c, nil
+}
+
+// rests tells whether a quorum of the record's list shows that no change of it has begun: with the
+// record, or behind it.
+func (v View) rests(in Record) bool {
+	n := 0
+	for i, o := range v.Nodes {
+		if slices.Contains(in.Names, v.Names[i]) && o.ofCluster(in.Cluster) && o.member() && (o.Record.Gen < in.Gen || !o.Record.Settled) {
+			n++
+		}
+	}
+	return n >= quorum.Size(len(in.Names))
 }
 
 // Fresh are the nodes that are to be added.

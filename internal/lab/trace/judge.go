@@ -75,7 +75,7 @@ func (j Judge) Judge(records []Record) Verdict {
 		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[named]*resourceState{},
 		waits: map[wanting]*request{}, sets: map[int64]*setState{}, reigns: map[reigning][]*attempt{}, cleaned: map[atNode]time.Duration{}, well: true,
 		keys: map[KeyOf]Record{}, attempts: map[wanting][]*attempt{}, healed: map[BetweenThem]time.Duration{},
-		lists: lists{of: map[int][]string{}, was: map[string]bool{}, wants: map[string]bool{}, done: map[string]bool{}},
+		lists: lists{old: map[string]bool{}, of: map[int][]string{}, was: map[string]bool{}, wants: map[string]bool{}, done: map[string]bool{}},
 	}
 	for _, r := range records {
 		t.take(r)

@@ -43,6 +43,8 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 		"that one is seen later, and is wrong": {[]trace.Record{first, begins, beside, both, shows("n0", "1", "n0 n2 n3")}, trace.WrongList},
 		"not seen, and one nobody wanted":      {[]trace.Record{first, begins, both}, trace.WrongList},
 		"three in two generations":             {[]trace.Record{first, begins, beside, changes(trace.Broke, 4, "0 1"), shows("n0", "2", "n0 n1 n2 n3 n4")}, trace.WrongList},
+		"founded anew, and changed":            {[]trace.Record{first, begins, second, shows("n0", "0 new", "n0 n1"), shows("n0", "1 new", "n0 n1 n2"), shows("n1", "1", "n0 n2"), done}, ""},
+		"founded anew, and not changed":        {[]trace.Record{first, begins, second, shows("n0", "0 new", "n0 n1"), done}, trace.WrongList},
 		"a generation below 0":                 {[]trace.Record{shows("n0", "-1", "n0")}, trace.Malformed},
 		"no generation":                        {[]trace.Record{shows("n0", "x", "n0")}, trace.Malformed},
 	} {

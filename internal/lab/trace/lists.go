@@ -10,11 +10,13 @@ import (
 
 // lists is what a trial knows of the cluster's lists of nodes.
 type lists struct {
-	of     map[int][]string // by generation: the names
-	latest int              // generation
-	was    map[string]bool  // by node that an operator wanted in or out: was it in?
-	wants  map[string]bool  // the same until a list shows it: is it to be in?
-	done   map[string]bool  // by node of which an operator was told that it is done: is it in?
+	cluster string           // whose lists these are: the one that was founded last
+	old     map[string]bool  // clusters before it
+	of      map[int][]string // by generation: the names
+	latest  int              // generation
+	was     map[string]bool  // by node that an operator wanted in or out: was it in?
+	wants   map[string]bool  // the same until a list shows it: is it to be in?
+	done    map[string]bool  // by node of which an operator was told that it is done: is it in?
 }
 
 // changed takes in that an operator begins or ends. If it is done, the list is another in its node.
@@ -38,7 +40,22 @@ func (l *lists) changed(r Record) {
 // so. Of a list that is seen after a later one it judges the number alone.
 func (t *trial) listed(r Record) {
 	l, names := &t.lists, strings.Fields(r.Value)
-	gen, err := strconv.Atoi(r.Text)
+	text, cluster, _ := strings.Cut(r.Text, " ")
+	if l.old[cluster] {
+		return // a node that was away
+	}
+	if cluster != l.cluster && len(l.of) > 0 { // it was founded anew
+		l.old[l.cluster] = true
+		clear(l.of)
+		l.latest = 0
+		for node, was := range l.was { // what is not done is done once more
+			if _, done := l.done[node]; !done {
+				l.wants[node] = !was
+			}
+		}
+	}
+	l.cluster = cluster
+	gen, err := strconv.Atoi(text)
 	known := l.of[gen]
 	switch {
 	case err != nil || gen < 0:

@@ -86,7 +86,7 @@ const (
 	// its own (About).
 	Began Kind = "began"
 	// Listed: from here on the node's record has a list (Node; Value: its nodes' names; Text:
-	// its generation).
+	// its generation, and its cluster).
 	Listed Kind = "listed"
 	// Noted: anything else that is worth a line; Text says what.
 	Noted Kind = "noted"
