@@ -112,7 +112,7 @@ type config struct {
 	trustClocks  bool
 
 	strictRecovery bool
-	cluster        string // that it is pinned to; empty: none
+	cluster        string // that it is pinned to; empty: to any
 	unprotected    bool   // without membership
 }
 

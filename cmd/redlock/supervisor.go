@@ -444,7 +444,7 @@ func (s *supervisor) tell(name, message string) {
 	s.events.tell(e)
 }
 
-// keep has the lease last for so long, or as long as the cluster allows. Where it fails, or the
+// keep lengthens the lease to that, or to what the cluster allows. Where it fails, or the
 // lease is the longer one, that stands.
 func (s *supervisor) keep(ctx context.Context, left time.Duration) {
 	left = min(left, s.execution.app.connection.maxTTL)

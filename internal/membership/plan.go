@@ -47,7 +47,7 @@ type Proposal struct {
 	Cluster string       // a random id, the same in all plans of one founding
 	Clock   quorum.Token // the wall clock, in microseconds
 	Admit   bool         // an operator's word that no lock made before is held
-	Begun   *Founding    // that it goes on with; nil: none
+	Begun   *Founding    // that it goes on with; nil: it has not begun
 }
 
 // Next is what must happen next on node i, at now. Any client may ask, many at
@@ -72,7 +72,7 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 	return Plan{Cause: why}
 }
 
-// foundOver has a founder take over the member i, where no cluster has a quorum.
+// foundOver takes the member i over, as a founder, where no cluster has a quorum.
 func (v View) foundOver(i int, now clock.Instant, p Proposal) Plan {
 	if v.ours != "" || v.Pin != "" || slices.ContainsFunc(v.Nodes, func(o Observation) bool { return !o.Answered }) {
 		return Plan{}

@@ -104,7 +104,7 @@ type View struct {
 	Nodes  []Observation
 	Waits  []Wait
 	Faults []error       // what the last action on each node failed with; nil if none of ours failed
-	Rival  clock.Instant // until when another founder is left alone; 0: none was seen
+	Rival  clock.Instant // until when another founder is left alone; 0: no other was seen
 	Knew   time.Duration // the longest lease that this client saw records allow; 0: it saw none
 	IDs    []Carried     // that the records found show
 	ours   string        // the id that a quorum of the nodes carries, or ""
