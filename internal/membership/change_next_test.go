@@ -227,3 +227,18 @@ func TestWhatIsWantedComesInSteps(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHasBegunIsFinishedThoughNothingIsWanted(t *testing.T) {
+	v := newView(3, start)
+	wanted := membership.Wanted{MaxTTL: maxTTL}
+	c, err := membership.NewChange(v.seen(), wanted)
+	if err != nil || len(c.Steps) != 0 {
+		t.Errorf("in force already: got %v, %v; want no step", c.Steps, err)
+	}
+	for i := range 2 { // a quorum has settled: a later configuration may be in force where nobody looks
+		v.nodes[i].Record.Settled, v.nodes[i].Record.Ballot = true, 1
+	}
+	if c, err = membership.NewChange(v.seen(), wanted); err != nil || len(c.Steps) != 1 {
+		t.Errorf("a change has begun: got %v, %v; want a step that finishes it", c.Steps, err)
+	}
+}

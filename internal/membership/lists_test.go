@@ -53,3 +53,27 @@ func TestListsThatOverlapDoNotFound(t *testing.T) {
 	}
 	wantPlan(t, v.next(1, over), membership.DoNothing, "one list")
 }
+
+func TestAFoundingGoesOnWhileNodesAreAsTheyWere(t *testing.T) {
+	over := start + clock.Instant(maxTTL)
+	v := newView(3, over)
+	v.blank(1, over)
+	v.blank(2, over)
+	begun := v.next(0, over).Founding
+	rec := begun.Record
+	rec.Epoch, rec.Run = "e2", "r"
+	v.nodes[0] = observed(over, "r", &rec, 0, membership.Notice{})
+	p := proposalOf("another", 9000, false)
+	p.Begun = begun
+	if !begun.Stands(v.seen()) {
+		t.Error("one node of three is installed: got a founding that is over; want one that goes on")
+	}
+	if got := v.seen().Next(1, over, p); got.Action != membership.DoInstall || got.Record.Cluster != "new" || got.Record.Base != begun.Record.Base {
+		t.Errorf("got %+v; want the second node installed with the same record", got)
+	}
+	wantPlan(t, v.seen().Next(2, over, p), membership.DoRead, "b comes first")
+	v.nodes[2].Notice.Nonce = "n2" // it has forgotten again
+	if begun.Stands(v.seen()) {
+		t.Error("a node has another notice: got a founding that goes on; want none")
+	}
+}

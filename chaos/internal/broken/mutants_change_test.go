@@ -82,4 +82,24 @@ var changeMutants = []way{
 		by:    "./internal/membership TestWhoHasTheOptionGetsNoVoteOfAClusterWithout",
 		edits: []edit{{"internal/membership/view.go", "	return state == Member && v.Strict &&", "	return !BROKEN && state == Member && v.Strict &&"}},
 	},
+	{
+		name: "a founder goes over what changed", takes: "a founder installs a node that is not as it was when it began",
+		by:    "./internal/membership TestAFoundingGoesOnWhileNodesAreAsTheyWere",
+		edits: []edit{{"internal/membership/plan.go", "!v.Nodes[j].Answered || v.mark(j) != f.Marks[j] {", "!v.Nodes[j].Answered || !BROKEN && v.mark(j) != f.Marks[j] {"}},
+	},
+	{
+		name: "a pin that does not hold", takes: "a pinned client founds a cluster",
+		by:    "./internal/membership TestAPinnedClientFoundsNothingAndJoinsByTheTable",
+		edits: []edit{{"internal/membership/plan.go", "	if v.Pin == \"\" || v.byTable(i) {", "	if BROKEN || v.Pin == \"\" || v.byTable(i) {"}},
+	},
+	{
+		name: "what was seen of MaxTTL is forgotten", takes: "a founder waits its own MaxTTL, though it saw a longer one",
+		by:    "./internal/membership TestWhoSawALongerMaxTTLWaitsForItWhereAllIsLost",
+		edits: []edit{{"internal/membership/tracker.go", "		t.knew = v.longest()\n", "		if !BROKEN {\n			t.knew = v.longest()\n		}\n"}},
+	},
+	{
+		name: "nothing to do beside a change", takes: "an operator is told that it is done, while another's change may be in force",
+		by:    "./internal/membership TestWhatHasBegunIsFinishedThoughNothingIsWanted",
+		edits: []edit{{"internal/membership/change.go", "	if len(steps) == 0 && !v.rests(in) {", "	if !BROKEN && len(steps) == 0 && !v.rests(in) {"}},
+	},
 }

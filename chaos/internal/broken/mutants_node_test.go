@@ -18,7 +18,7 @@ var nodeMutants = []way{
 		by: "./internal/membership TestFoundingWaitsForEveryNodeAndNamesTheMissingOne",
 		edits: []edit{
 			{"internal/membership/plan.go", "			case now < v.due(j, p):", "			case now < v.due(j, p) && !BROKEN:"},
-			{"internal/membership/plan.go", "if !o.Counted || o.Sent < v.due(i, p) {", "if !o.Counted || o.Sent < v.due(i, p) && !BROKEN {"},
+			{"internal/membership/plan.go", "(!o.Counted || o.Sent < v.due(i, p)) {", "(!o.Counted || o.Sent < v.due(i, p) && !BROKEN) {"},
 		},
 	},
 	{
