@@ -145,7 +145,7 @@ func (g *granting) lookBeside(rnd *rand.Rand, w scriptmodel.Waiter) (what string
 		text = longValue(o)
 	}
 	reading := scriptmodel.Tick(1 + rnd.IntN(200))
-	r := g.run("look", []string{waited}, waiterID(w), -int(place), int(reading), text)
+	r := g.run("look", []string{waited}, waiterID(w), "", -int(place), int(reading), text)
 	known, ask := g.node.LookBeside(w, place, o, reading, 0)
 	return fmt.Sprintf("look %d -%d %d", w, place, o), []any{int(r[0]), r[1] == scriptmodel.Yours}, []any{known, ask}
 }
@@ -193,7 +193,7 @@ var besideEdits = []struct {
 	{"a release of an exclusive that wakes one", "release", "      elseif queue == sharers then\n        sharerIndex, woken = sharerIndex + 1, woken + 1\n", "", 33},
 	{"a rollback that wakes sharers", "release_shared", " or queue == sharers and rollback then", " then", 20},
 	{"a leave that takes a later entry", "release_shared", "tonumber(place) <= tonumber(ARGV[modes + n + i])", "true", 0},
-	{"a look that never says: ask", "look", "if enterShared(KEYS[i], string.sub(ARGV[2 + i], 2), owner) then", "if not enterShared(KEYS[i], string.sub(ARGV[1 + i], 2), owner) and false then", 0},
+	{"a look that never says: ask", "look", "if enterShared(KEYS[i], string.sub(ARGV[2 + i], 2), owner) then", "if not enterShared(KEYS[i], string.sub(ARGV[2 + i], 2), owner) and false then", 0},
 }
 
 func TestModelOfBothLinesTellsWrongScripts(t *testing.T) {

@@ -210,7 +210,7 @@ func (g *granting) look(rnd *rand.Rand, w scriptmodel.Waiter, reading scriptmode
 		o = ownerOf(rnd, w)
 		text = longValue(o)
 	}
-	r := g.run("look", []string{waited}, waiterID(w), int(place), int(reading), text)
+	r := g.run("look", []string{waited}, waiterID(w), "", int(place), int(reading), text)
 	known, yours := g.node.LookIn(w, place, o, reading)
 	return fmt.Sprintf("look %d %d %d", w, place, o), []any{int(r[0]), r[1] == scriptmodel.Yours}, []any{known, yours}
 }

@@ -139,7 +139,7 @@ func (q *queued) step(rnd *rand.Rand) (what string, got, want []int) {
 		return fmt.Sprintf("pass %+v", p), []int{q.reply(r[0])}, []int{q.node.Pass(0, p)}
 	case 8:
 		place := scriptmodel.Number(1 + rnd.IntN(40))
-		r := q.run("look", []string{waited}, waiterID(w), int(place))
+		r := q.run("look", []string{waited}, waiterID(w), "", int(place))
 		return fmt.Sprintf("look %d %d", w, place), []int{int(r[0])}, []int{q.node.LookAt(w, place)}
 	case 9:
 		q.do(q.c.Del(ctx, "redlock:live:"+waiterID(w)).Err())

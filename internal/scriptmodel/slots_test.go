@@ -66,7 +66,7 @@ func (q slotted) step(rnd *rand.Rand) (what string, got, want []int) {
 		return q.releaseSlot(rnd, w, slot, limit)
 	case 7:
 		place := scriptmodel.Number(1 + rnd.IntN(40))
-		r := q.run("look", []string{q.line}, waiterID(w), int(place))
+		r := q.run("look", []string{q.line}, waiterID(w), "", int(place))
 		return fmt.Sprintf("look %d %d", w, place), []int{int(r[0])}, []int{q.node.LookAt(w, place)}
 	case 8:
 		q.do(q.c.Del(ctx, "redlock:live:"+waiterID(w)).Err())
