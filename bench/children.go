@@ -30,7 +30,8 @@ var children = map[string]func(ctx context.Context, p *part, c *contender, paren
 type part struct {
 	Library    string
 	Addrs      []string
-	Turns      int // 0: as the library has it
+	Names      []string // of the servers, where Addrs are of proxies
+	Turns      int      // 0: as the library has it
 	Name       string
 	Goroutines int
 }
@@ -52,6 +53,9 @@ func playPart(ctx context.Context, arg string) error {
 		return err
 	}
 	e := &env{addrs: p.Addrs}
+	if p.Names != nil {
+		e.options = append(e.options, redlock.WithNodeNames(p.Names...))
+	}
 	if p.Turns > 0 {
 		e.options = append(e.options, redlock.WithTurns(p.Turns))
 	}
@@ -309,7 +313,7 @@ func (r *run) wake(ctx context.Context) error {
 
 func (r *run) toAndFro(ctx context.Context, t *wakeRunner, addrs []string) (err error) {
 	r.serial++
-	cs, err := startChildren(ctx, wakeArg, 2, part{Library: t.library, Addrs: addrs, Name: "to-and-fro:" + strconv.Itoa(r.serial)})
+	cs, err := startChildren(ctx, wakeArg, 2, part{Library: t.library, Addrs: addrs, Names: r.servers.addrs()[:len(addrs)], Name: "to-and-fro:" + strconv.Itoa(r.serial)})
 	if err != nil {
 		return err
 	}

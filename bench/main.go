@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/quorumkit/redlock"
 )
 
 // minRounds is the fewest rounds that a median is told of.
@@ -137,7 +139,9 @@ func (r *run) one(ctx context.Context, w workload) (err error) {
 
 func (r *run) env() *env { return r.envAt(r.servers.addrs()) }
 
-func (r *run) envAt(addrs []string) *env { return &env{servers: r.servers, addrs: addrs} }
+func (r *run) envAt(addrs []string) *env {
+	return &env{servers: r.servers, addrs: addrs, options: []redlock.Option{redlock.WithNodeNames(r.servers.addrs()...)}}
+}
 
 func (r *run) add(s section, gates ...gate) {
 	r.report.Sections = append(r.report.Sections, s)
