@@ -33,7 +33,11 @@ func foundedWith(t *testing.T, maxTTL time.Duration) *redlocktest.Cluster {
 // cluster's MaxTTL, without a wait.
 func refusesLongLeases(t *testing.T, when string, l *redlock.Locker, name string, kind ...redlock.AcquireOption) {
 	t.Helper()
-	_, err := l.Acquire(t.Context(), name, append(kind, redlock.WithTTL(90*time.Second))...)
+	lock, err := l.Acquire(t.Context(), name, append(kind, redlock.WithTTL(90*time.Second))...)
+	if err == nil {
+		locktest.MustRelease(t, lock)
+		t.Fatalf("%s: got a lease of 90s; want it refused", when)
+	}
 	locktest.WantError(t, when, err, redlock.ErrMisconfigured)
 	locktest.WantText(t, when, locktest.ErrorText(err), "a lease of 1m30s is above the cluster's MaxTTL, 30s", "WithTTL", "redlock nodes change --max-ttl 1m30s")
 }
