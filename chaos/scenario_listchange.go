@@ -52,7 +52,7 @@ var changeScenarios = []Scenario{
 		Claim:    "the only node of the first list was taken out, emptied and started again, and a client that still has that list founds another cluster there: two hold, which is a stated limit",
 		Lesson:   "empty a node that was taken out only when no client has a list with it",
 		Nodes:    2,
-		Showings: []trace.Showing{{Contender: trace.NameRedlock, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder}}},
+		Showings: []trace.Showing{{Contender: trace.NameRedlock, Guarded: true, Breaks: []Rule{TwoHolders}, May: []Rule{TokenOrder, WrongList}}},
 		list:     []int{0},
 		script:   removedNodeEmptied,
 	},

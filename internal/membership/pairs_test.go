@@ -261,7 +261,11 @@ func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
 		locktest.WantText(t, "Admit", fmt.Sprint(err), "node-3", "unreachable")
 		locktest.WantVotes(t, "after Admit with a node missing", l, 0)
 		nodes.Node(3).Start()
+		since := time.Now()
 		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
+		if waited := time.Since(since); waited < redlock.DefaultMaxTTL {
+			t.Errorf("got a lock %v after the last node was there; want it waited for, %v", waited, redlock.DefaultMaxTTL)
+		}
 		time.Sleep(time.Second)
 		locktest.WantVotes(t, "with all nodes", l, 5)
 	})

@@ -29,7 +29,7 @@ var nodeMutants = []way{
 	{
 		name: "a joiner waits a quarter", takes: "a node that forgot waits for a quarter of MaxTTL",
 		by:    ". TestANodeThatForgotGivesNoVoteBeforeMaxTTLIsOver",
-		edits: []edit{{"internal/membership/view.go", "func (v View) wait() time.Duration {", "func (v View) wait() time.Duration {\n	if BROKEN {\n		return v.MaxTTL / 4\n	}"}},
+		edits: []edit{{"internal/membership/view.go", "func (v View) waitOf(i int) time.Duration {", "func (v View) waitOf(i int) time.Duration {\n	if BROKEN {\n		return v.MaxTTL / 4\n	}"}},
 	},
 	{
 		name: "a wait goes on with another notice", takes: "a node that forgot again goes on with its wait",
