@@ -161,7 +161,7 @@ func (n *writer) sample(sent clock.Instant, server time.Time) {
 	now := n.Clock.Early()
 	next, last := clock.SampleOf(sent, now, server), n.sampled
 	share := n.shared == 0 || now.Sub(n.shared) > sampleEvery
-	if share || last.At != 0 && last.StepTo(next, n.Cfg.Drift) != 0 {
+	if share = share || last.At != 0 && last.StepTo(next, n.Cfg.Drift) != 0; share {
 		// A suspend that the clock has not counted yet would look like a step of the node's. Where
 		// none shows, the system is not asked: five nodes' readings are most of what a lone pair asks.
 		now = n.Clock.Now()
@@ -171,7 +171,7 @@ func (n *writer) sample(sent clock.Instant, server time.Time) {
 	n.sampled = next
 	var steps []clock.Step
 	// The siblings judge also when this node's own samples show nothing: each may be a witness
-	// of another's step.
+	// of another's step. Of a step that these show they are told: else they find it once more.
 	if share {
 		n.shared, steps = now, n.siblings.sampled(n.Index, next)
 	}
