@@ -34,7 +34,7 @@ var changeWays = []way{
 		finds: []chaos.Rule{chaos.WrongList},
 		kinds: []chaos.Break{chaos.ListChange, chaos.Reset},
 		load:  asking,
-		seed:  46,
+		seed:  113,
 		edits: []edit{
 			{"internal/membership/change.go", "o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot &&", "(BROKEN || o.Record.Epoch == c.Marks[i]) && o.Record.Ballot == c.Ballot &&"},
 			script("accept", "if rec[1] ~= ARGV[1] then return -1 end", ""),
