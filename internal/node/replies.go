@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -151,7 +150,7 @@ func (n *writer) settleAcquires(c *call, outcome quorum.Outcome, err error) (rec
 // settleAcquire delivers what the reply to an acquire, or to an ask, is worth. It marks first:
 // once the vote is delivered, its caller may queue a release, which goes by the mark.
 func (n *writer) settleAcquire(r *round.Round, reply int64) quorum.Outcome {
-	v, cause := n.acquireVote(reply)
+	v, cause := acquireVote(reply, n.Tracker.LongestLease)
 	cause = ofKind(r.Claim, cause)
 	n.markAfter(r.Claim, v.Outcome)
 	if v, cause = n.counted(r, v, cause); v.Outcome == quorum.Granted {
@@ -178,7 +177,7 @@ func (n *writer) settlePass(h *Handover, cmd redis.Cmder, outcome quorum.Outcome
 		recheck = IsMissingScript(err)
 	default:
 		recheck = reply == 0
-		v, err = n.acquireVote(reply)
+		v, err = acquireVote(reply, n.Tracker.LongestLease)
 	}
 	n.markAfter(c, v.Outcome)
 	if !quorum.TookOver(v.Outcome) {
@@ -215,20 +214,6 @@ func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vot
 	n.vouch(r.Start)
 	r.Claim.Vouch(n.Index, r.Start)
 	return v, cause
-}
-
-// acquireVote reads a reply of acquire.lua. Before a lease is called longer than anyone
-// may take, the node's record is read again: an operator may have raised MaxTTL. That
-// blocks the writer for a round trip, at most once in sampleEvery.
-func (n *writer) acquireVote(reply int64) (quorum.Vote, error) {
-	v, cause := acquireVote(reply, n.Tracker.LongestLease)
-	taken, ok := cause.(*takenError) //nolint:errorlint // as it was made
-	if !ok || !taken.beyond() || n.Cfg.Unprotected || n.Tracker.ReadSince(n.Index, n.Clock.Early().Add(-sampleEvery)) {
-		return v, cause
-	}
-	n.conn.unpin() // its pool may have no other connection
-	n.Look(context.Background(), false)
-	return acquireVote(reply, n.Tracker.LongestLease)
 }
 
 // requeue is pending.requeue under mu. The writer does not sleep, so nobody wakes it.

@@ -58,7 +58,7 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/membership/stragglers.go When", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "words for an operator"},
 	{"internal/membership/stragglers.go Named", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "the same"},
 	{"internal/membership/tracker.go Judge", "./internal/doctor TestCheckProvesMembersWithALock", "an operator's check"},
-	{"internal/membership/tracker.go ReadSince", "TestALeaseBeyondMaxTTLSaysWhyItStays", "a lease that no configuration allows"},
+	{"internal/membership/tracker.go ReadSince", "./internal/membership TestALookThatComesLateReplacesNoNewerOne", "revocation"},
 	{"change.go foretell", "./internal/membership TestOneCallChangesNodesMaxTTLAndStrictStepByStep", "a dry run"},
 	{"internal/membership/change.go Foretold", "./internal/membership TestOneCallChangesNodesMaxTTLAndStrictStepByStep", "a dry run"},
 	{"internal/membership/view.go count", "TestAnotherNumberOfNodesIsNamedWithItsRemedy", "clients of another list"},
