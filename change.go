@@ -40,7 +40,7 @@ type ChangeOptions struct {
 //
 // Experimental: it may change before v1.
 type ChangeProgress struct {
-	Step, Steps int           // the how manieth step of how many
+	Step, Steps int           // which step, from 1, and how many there are
 	Words       string        // what the step changes
 	Stage       string        // in a word or two; empty in a dry run
 	List        []string      // the next list; nil if it is not known yet
@@ -55,28 +55,28 @@ type ChangeProgress struct {
 
 // Change changes the cluster's configuration while clients run: its list of nodes, by one at a
 // time, additions first, its MaxTTL, and whether recovery is strict. This Locker has all nodes
-// of the list, and those to add and to remove; it goes by the list in force until it ends, and then by
-// that one: make another Locker for locks after a change.
+// of the list, and those to add and to remove; it goes by the list in force until it ends, and
+// then by that one: make another Locker for locks after a change.
 //
 // A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL
-// takes two. Change blocks until all is done and a node that was added votes, or ctx is done. Where it ends
-// early, call it again, from any client: it finishes what was begun. Of what is in force
-// already it returns nil once enough nodes know. With a MaxTTL below some 16 node timeouts a node
-// that hangs keeps it from being done: stop that node.
+// takes two. Change blocks until all is done and a node that was added votes, or ctx is done.
+// Where it ends early, call it again, from any client: it finishes what was begun. Of what is
+// in force already it returns nil once enough nodes know. With a MaxTTL below some 16 node
+// timeouts a node that hangs keeps it from being done: stop that node.
 //
 // Clients of the list as it was go on until the next step begins: give them the next list
-// before that. Keep a node that was removed as it is, or stop it, until no client has a list with
-// it: emptied and started again it may vote for them. A client with a longer lease than the new
-// MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so does
-// one with WithStrictRecovery in a cluster without.
+// before that. Keep a node that was removed as it is, or stop it, until no client has a list
+// with it: emptied and started again it may vote for them. A client with a longer lease than
+// the new MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so
+// does one with WithStrictRecovery in a cluster without.
 //
-// ErrInvalidNode: a name is none of this Locker's nodes, or is given twice, or none would be left.
-// ErrInvalidTTL: MaxTTL is out of its range. ErrStragglers: clients have the list before the
-// cluster's (ChangeOptions.EndStragglers). ErrMisconfigured: a node to add has data, is a
+// ErrInvalidNode: a name is none of this Locker's nodes, or is given twice, or none would be
+// left. ErrInvalidTTL: MaxTTL is out of its range. ErrStragglers: clients have the list before
+// the cluster's (ChangeOptions.EndStragglers). ErrMisconfigured: a node to add has data, is a
 // replica, is of another cluster, or this Locker lacks nodes of the list. ErrNoQuorum: too few
 // nodes answer. With these the step is not begun; the error says which step. ErrContested:
-// another operator changes the configuration at the same time, or an earlier one's other change had to be
-// finished first.
+// another operator changes the configuration at the same time, or an earlier one's other
+// change had to be finished first.
 //
 // Experimental: it may change before v1.
 func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
@@ -101,17 +101,15 @@ func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
 		if len(ch.Steps) > 0 {
 			p.Steps, p.Words = p.Step-1+len(ch.Steps), ch.Words()
 		}
-		switch {
-		case err != nil:
-		case o.DryRun:
-			if err = l.ready(ctx, ch, o, p); err == nil {
-				l.foretell(ch, o)
-				return nil
-			}
-		default:
-			if err = l.ready(ctx, ch, o, p); err == nil {
-				err = l.step(ctx, ch, o, p)
-			}
+		if err == nil {
+			err = l.ready(ctx, ch, o, p)
+		}
+		if err == nil && o.DryRun {
+			l.foretell(ch, o)
+			return nil
+		}
+		if err == nil {
+			err = l.step(ctx, ch, o, p)
 		}
 		switch {
 		case err != nil && p.Steps > 1:

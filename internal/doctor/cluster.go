@@ -200,7 +200,7 @@ func (d *doctor) membership() {
 	}
 }
 
-// list judges the cluster's list of nodes, once it was changed.
+// list judges the cluster's configuration: its MaxTTL, and its list of nodes, once that was changed.
 func (d *doctor) list(v membership.View) {
 	in := v.Newest()
 	if most := cmp.Or(in.MaxTTL, d.cfg.MaxTTL); most > ttlsPerMaxTTL*d.cfg.TTL {

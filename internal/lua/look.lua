@@ -1,12 +1,14 @@
 -- look: a waiting process's sign of life, and n names that it waits for.
 -- KEYS n resources; none for a sign of life only
--- ARGV id, epoch (empty: unknown), n positions (below 0: the process waits to share that name, at the place
---   without the minus; share.lua); from a process that accepts pushed grants, also its
---   clock's reading (ms) and n owners of the waiting attempts (empty: accepts no push)
+-- ARGV id, epoch (empty: unknown), n positions (below 0: the process waits to share that
+--   name, at the place without the minus; share.lua); from a process that accepts pushed
+--   grants, also its clock's reading (ms) and n owners of the waiting attempts (empty:
+--   accepts no push)
 -- returns n + 1 integers: 1 if the last sign of life was still there, and no wake-up
---   had shortened it since (release.lua), else 0, and 2 more if the epoch is another; then for each name the remaining
---   lease in ms (-1 without an end, -2 free, -3 ask now: that owner was granted the name;
---   or the process waits to share a shared name, and no living exclusive waiter is first)
+--   had shortened it since (release.lua), else 0, and 2 more if the epoch is another; then
+--   for each name the remaining lease in ms (-1 without an end, -2 free, -3 ask now: that
+--   owner was granted the name; or the process waits to share a shared name, and no living
+--   exclusive waiter is first)
 -- It stores the process's entries again. A node that forgot them, heard nothing from the
 -- process for long, or woke it in vain replies 0, and is told all entries before it votes.
 -- Atomic so that no entry is without its sign of life. An owner that has been granted the
