@@ -111,6 +111,14 @@ func TestARoundOfAChangeCountsForHalfOfMaxTTL(t *testing.T) {
 		t.Errorf("settling: got %v with ballot %d; want it begun once more", turn.Stage, c.Ballot)
 	}
 	c = newChanged()
+	c.nodes[2].Record.MaxTTL = maxTTL / 2 // it is behind: who joins by it is back so early
+	c.turn(start)
+	c.settles(0, 1)
+	c.settles(1, 1)
+	if turn := c.turn(start.Add(maxTTL / 4)); turn.Stage != membership.Settling || c.Ballot != 2 {
+		t.Errorf("settling beside a shorter MaxTTL: got %v with ballot %d; want it begun once more", turn.Stage, c.Ballot)
+	}
+	c = newChanged()
 	c.turn(start)
 	c.settles(0, 1)
 	c.settles(1, 1)

@@ -131,4 +131,10 @@ func TestBeyondTheTableTheListInForceIsFoundedAndNoOther(t *testing.T) {
 	if p := v.next(0, over).Record; p.Cluster != "new" || p.Gen != 0 || p.Before != nil || !slices.Equal(p.Names, nodeNames[:2]) {
 		t.Errorf("got %+v; want another cluster's first generation, of the list in force", p)
 	}
+	rec.Proposed = membership.Proposed{Ballot: 2, Configuration: membership.Configuration{Names: nodeNames[:2], MaxTTL: 2 * maxTTL}}
+	v.nodes[0] = observed(over.Add(maxTTL), "r", &rec, 50, membership.Notice{})
+	v.blank(1, over.Add(maxTTL))
+	if p := v.next(0, over.Add(maxTTL)).Record; p.MaxTTL != maxTTL || p.BeforeMaxTTL != 2*maxTTL || !slices.Equal(p.Before, nodeNames[:2]) {
+		t.Errorf("got %+v; want the MaxTTL in force, and what was proposed as the one before", p)
+	}
 }

@@ -502,6 +502,18 @@ func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) 
 	})
 }
 
+// A Locker made after a change lacks the node that was taken out. It can't ask that one whether the
+// change is done.
+func TestWhatIsInForceIsDoneForOneWhoLacksANodeOfTheListBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 2, 0)
+		y.change(t, []int{0, 1}, []int{0})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		testkit.Must(t, y.locker(t, 0).Cluster().Change(ctx, redlock.Wanted{MaxTTL: redlock.DefaultMaxTTL}, redlock.ChangeOptions{}))
+	})
+}
+
 // The second operator's Locker lacks the node that the first has proposed, and did not put in force.
 func TestAnOperatorWhoLacksTheNodeThatWasProposedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -545,6 +557,9 @@ func TestAnOperatorsLockerHoldsItsLocksThroughItsChanges(t *testing.T) {
 		testkit.Must(t, lock.Err())
 		locktest.MustRelease(t, lock)
 		testkit.Must(t, l.Cluster().Join(t.Context()))
+		testkit.Must(t, l.Cluster().Admit(t.Context()))
+		y.nodes[3].Start() // with the list of then
+		testkit.Must(t, l.Cluster().Admit(t.Context()))
 		for _, i := range []int{0, 1, 2, 4} {
 			y.nodes[i].Restart()
 		}

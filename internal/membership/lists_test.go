@@ -59,6 +59,9 @@ func TestAFoundingGoesOnWhileNodesAreAsTheyWere(t *testing.T) {
 	v := newView(3, over)
 	v.blank(1, over)
 	v.blank(2, over)
+	beside := v.seen()
+	beside.Rival = over + 1
+	wantPlan(t, beside.Next(1, over, proposalOf("new", 5000, true)), membership.DoRead, "another client founds")
 	begun := v.next(0, over).Founding
 	rec := begun.Record
 	rec.Epoch, rec.Run = "e2", "r"

@@ -2,6 +2,7 @@ package membership_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -92,6 +93,23 @@ func TestALongerLeaseTakesALongerMaxTTL(t *testing.T) {
 		locktest.MustRelease(t, locktest.MustAcquire(t, more, "orders/43", redlock.WithTTL(longMax)))
 		rejoinsAfter(t, nodes.Node(1), l, longMax)
 		locktest.MustRelease(t, held)
+	})
+}
+
+// An extension that was refused is why the lock ends only until a renewal succeeds.
+func TestARefusedExtensionIsNotWhyALaterLossCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3)
+		lock := locktest.MustAcquire(t, locktest.LockerOver(t, nodes, redlock.WithMaxTTL(longMax)), "orders/42")
+		locktest.WantError(t, "Extend", lock.Extend(t.Context(), longMax), redlock.ErrMisconfigured)
+		time.Sleep(2 * redlock.DefaultTTL)
+		for _, n := range nodes.Nodes() {
+			n.Stop()
+		}
+		<-lock.Done()
+		if err := lock.Err(); !errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrMisconfigured) {
+			t.Errorf("got %v; want it lost, and no word of its MaxTTL", err)
+		}
 	})
 }
 

@@ -271,6 +271,56 @@ func TestFoundingWaitsForEveryNodeAndNamesTheMissingOne(t *testing.T) {
 	})
 }
 
+// A founding ends half way, as a node forgets again. What it left on the first node is of a
+// cluster that is not founded.
+func TestAFoundingThatWasGivenUpIsFollowedByAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
+			if changeScript(args) == "install" {
+				return redlocktest.ReplyError("ERR not now")
+			}
+			return redlocktest.Pass()
+		})
+		l := locktest.LockerOver(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), redlock.DefaultMaxTTL+5*time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, "orders/42")
+		locktest.WantError(t, "the first", err, redlock.ErrNoQuorum)
+		left := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "cluster")
+		nodes.Node(1).Intercept(nil)
+		nodes.Node(1).Restart()
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
+		time.Sleep(time.Second)
+		locktest.WantVotes(t, "founded", l, 3)
+		if s := locktest.Status(t, l); left == "" || s.ID == left {
+			t.Errorf("got cluster %q after %q; want another", s.ID, left)
+		}
+	})
+}
+
+// An operator's word is over with the call: what it did not found is founded after a wait.
+func TestAnAdmitThatFailedFoundsNothingLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
+		nodes.Node(0).Intercept(func(args []string) redlocktest.Verdict {
+			if changeScript(args) == "install" {
+				return redlocktest.ReplyError("ERR not now")
+			}
+			return redlocktest.Pass()
+		})
+		l, began := locktest.LockerOver(t, nodes), time.Now()
+		if err := l.Cluster().Admit(t.Context()); err == nil {
+			t.Error("Admit: got nil; want that it failed")
+		}
+		nodes.Node(0).Intercept(nil)
+		locktest.MustRelease(t, locktest.MustAcquire(t, l, "orders/42"))
+		if took := time.Since(began); took < redlock.DefaultMaxTTL-time.Second {
+			t.Errorf("founded after %v; want MaxTTL, %v", took, redlock.DefaultMaxTTL)
+		}
+	})
+}
+
 func TestClustersWithoutAQuorumBecomeOne(t *testing.T) {
 	testkit.Unraced(t)
 	for name, ids := range map[string][]string{
