@@ -37,7 +37,7 @@ type watcher struct {
 func watch(t *testing.T, of *redlocktest.Cluster) watcher {
 	t.Helper()
 	now, names := clock.New(), of.Names()
-	seen := membership.NewTracker(membership.NewConfig(names, redlock.DefaultMaxTTL, false), "", now)
+	seen := membership.NewTracker(membership.NewConfig(names, redlock.DefaultMaxTTL, false), "observer", now)
 	siblings := node.NewSiblings(names, redlock.DefaultDriftFactor, round.NewHints(now))
 	own := node.Config{Timeout: redlock.DefaultNodeTimeout, Drift: redlock.DefaultDriftFactor, Chance: chance.Of(nil)}
 	var nodes []*node.Node
