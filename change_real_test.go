@@ -142,3 +142,101 @@ func TestAPinnedClientWithAnOldListFoundsNoCluster(t *testing.T) {
 		t.Errorf("without a pin: got cluster %q; want another one", got)
 	}
 }
+
+// Of a cluster that grew from one node to three, the first restarts empty. To a client with the
+// list of that one it looks like a new cluster; but a client of the list is there, and claims it.
+func TestAnOldListFoundsNothingBesideClientsThatTheClusterServes(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 2 * time.Second
+	servers, open, id := grown(t, 3, maxTTL)
+	now := open(3)
+	lock, err := now.Acquire(t.Context(), "orders/42")
+	must(t, err)
+	for range 2 { // the second time it has a claim to come after
+		must(t, servers[0].RestartEmpty())
+		joining, cancel := context.WithTimeout(t.Context(), 3*maxTTL)
+		old := open(1)
+		err = old.Cluster().Join(joining)
+		cancel()
+		locktest.WantError(t, "Join by the old list", err, redlock.ErrMisconfigured)
+		for range 5 { // a cron job
+			_, err = open(1).TryAcquire(t.Context(), "orders/42")
+			locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
+		}
+		must(t, now.Cluster().Join(t.Context()))
+		locktest.WantVotes(t, "by the list", now, 3)
+		must(t, lock.Err())
+	}
+	if got := locktest.Status(t, now).ID; got != id {
+		t.Errorf("got cluster %q; want %q still", got, id)
+	}
+	must(t, lock.Release(t.Context()))
+}
+
+// All clients of the list are gone when the first node restarts empty, and one with an old list
+// founds a cluster of it. The list's next client ends that, and locks once its leases are over.
+func TestWhatAnOldListFoundedIsSeizedByClientsThatTheClusterServes(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 2 * time.Second
+	servers, open, id := grown(t, 3, maxTTL)
+	must(t, servers[0].RestartEmpty())
+	old := open(1)
+	must(t, old.Cluster().Join(t.Context()))
+	held, err := old.Acquire(t.Context(), "orders/42")
+	must(t, err)
+	for range 5 { // a cron job
+		_, err = open(3).TryAcquire(t.Context(), "orders/42")
+		locktest.WantError(t, "the list", err, redlock.ErrNoQuorum)
+	}
+	now := open(3)
+	lock, err := now.Acquire(t.Context(), "orders/42")
+	must(t, err)
+	select {
+	case <-held.Done():
+	default:
+		t.Errorf("two hold it: %v and %v", held.Token(), lock.Token())
+	}
+	must(t, lock.Release(t.Context()))
+	must(t, now.Cluster().Join(t.Context()))
+	locktest.WantVotes(t, "by the list", now, 3)
+	if got := locktest.Status(t, now).ID; got != id {
+		t.Errorf("got cluster %q; want %q still", got, id)
+	}
+	_, err = old.TryAcquire(t.Context(), "orders/42")
+	locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
+}
+
+// Two nodes have no quorum where an old list has founded a cluster of one: an operator's word ends it.
+func TestAdmitSeizesWhatAnOldListFoundedWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 2 * time.Second
+	servers, open, _ := grown(t, 2, maxTTL)
+	must(t, servers[0].RestartEmpty())
+	old := open(1)
+	must(t, old.Cluster().Join(t.Context()))
+	now := open(2)
+	_, err := now.TryAcquire(t.Context(), "orders/42")
+	locktest.WantError(t, "the list", err, redlock.ErrNoQuorum)
+	must(t, now.Cluster().Admit(t.Context()))
+	locktest.MustRelease(t, locktest.MustAcquire(t, now, "orders/42"))
+	locktest.WantVotes(t, "by the list", now, 2)
+	_, err = old.TryAcquire(t.Context(), "orders/42")
+	locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
+}
+
+// grown is a cluster that grew from one server to n, one at a time, and how its clients are made
+// whose list is the first of them.
+func grown(t *testing.T, n int, maxTTL time.Duration) (servers []*redisserver.Server, open func(n int, more ...redlock.Option) *redlock.Locker, id string) {
+	t.Helper()
+	servers = testserver.Need(t, n, redisserver.Config{})
+	open = func(n int, more ...redlock.Option) *redlock.Locker {
+		return locktest.OpenWithout(t, servers[:n], nil, append(more, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))...)
+	}
+	must(t, open(1).Cluster().Admit(t.Context()))
+	for i := 1; i < n; i++ {
+		l := open(i + 1)
+		must(t, l.Cluster().Change(t.Context(), redlock.Wanted{Add: []string{servers[i].Addr()}}, redlock.ChangeOptions{}))
+		id = locktest.Status(t, l).ID
+	}
+	return servers, open, id
+}

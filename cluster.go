@@ -343,9 +343,11 @@ func namedOf(g fault.Grouped, sentinel error) error {
 // Admit takes blank and returned nodes in now, without their wait. The caller
 // vouches that no lock made before on these nodes is held, by anyone: on a new
 // cluster that is so. It also stands in for the operator that WithStrictRecovery
-// asks for, where every node answers; never for the rules on lists and clusters. A cluster that it
-// founds has what the latest record says; where none is left, this Locker's WithMaxTTL and
-// WithStrictRecovery. Where nothing is to be done it returns nil.
+// asks for, where every node answers; never for the rules on lists and clusters, but that it founds
+// on blank nodes which another cluster's clients claim, and ends what an old list founded beside
+// this Locker's cluster. A cluster that it founds has what the latest record or claim says; where
+// none is left, this Locker's WithMaxTTL and WithStrictRecovery. Where nothing is to be done it
+// returns nil.
 //
 // Otherwise the error names the nodes that it could not take in, those that do
 // not answer included, and is ErrMisconfigured and ErrNoQuorum as for Join; what

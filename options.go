@@ -306,11 +306,11 @@ func WithCredentials(provider func(ctx context.Context) (username, password stri
 // clocks once.
 //
 // A cluster that is founded with it has it in the nodes' records, and Cluster.Change sets it
-// there and takes it away. While one such record is left, no client founds the cluster anew by
-// itself, with or without the option. A Locker with it takes no lock in a cluster
+// there and takes it away. While one such record is left, or a blank node has a claim of a client
+// that saw one, no client founds the cluster anew by itself, with or without the option. A Locker with it takes no lock in a cluster
 // without: its calls return ErrMisconfigured.
 //
-// Where no record is left, on any node, nothing says it any more: a client without
+// Where neither is left, on any node, nothing says it any more: a client without
 // the option then founds a new cluster, in which those with it take no lock.
 func WithStrictRecovery() Option { return lockerOption(func(c *config) { c.strictRecovery = true }) }
 

@@ -122,7 +122,7 @@ func (a *attempter) judge(ctx context.Context, r *round.Round, ttl time.Duration
 	if raise != nil {
 		token, why = a.raised(ctx, raise, token, a.Bound(ttl))
 	}
-	return a.succeed(r, ttl, token, why)
+	return a.succeed(ctx, r, ttl, token, why)
 }
 
 // closeRound ends a round at stage s.
@@ -133,12 +133,17 @@ func (a *attempter) closeRound(r *round.Round, s round.Stage) {
 
 // succeed makes a success of a closed round with this token, or rolls it back; why says that
 // it has none.
-func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Token, why error) (Success, *Failure) {
+func (a *attempter) succeed(ctx context.Context, r *round.Round, ttl time.Duration, token quorum.Token, why error) (Success, *Failure) {
 	c := r.Claim
 	g := Success{Claim: c, Start: r.Start, Asked: r.Start, Valid: clock.ValidFrom(r.Start, ttl, a.Drift)}
 	if c.AcceptsPush() && why == nil {
 		g.Start, g.Valid = r.Leases(token)
 		g.Short = r.Asks.Pushed
+	}
+	var unclaimed error
+	if why == nil && !a.Nodes[0].Cfg.Unprotected {
+		unclaimed = a.Tracker.Claimed(ctx, a.Timeout)
+		why = unclaimed
 	}
 	if why == nil {
 		why = a.vouched(r.Claim, g.Start)
@@ -151,9 +156,11 @@ func (a *attempter) succeed(r *round.Round, ttl time.Duration, token quorum.Toke
 	}
 	a.releases.rollBack(c, ttl)
 	sentinel := fault.ErrNoQuorum
-	if answered := quorum.Count(r.Votes); answered.Granted+answered.Taken >= a.quorum {
+	switch answered := quorum.Count(r.Votes); {
+	case unclaimed != nil:
+	case answered.Granted+answered.Taken >= a.quorum:
 		sentinel = fault.ErrNotAcquired
-	} else {
+	default:
 		why = nil
 	}
 	if errors.Is(why, errOutvoted) {

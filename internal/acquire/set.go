@@ -213,7 +213,7 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 			left := p.raise.Start.Add(s.a.Bound(s.terms.TTL)).Sub(s.a.Clock.Early())
 			p.token, p.why = s.a.attempts.raised(ctx, p.raise, p.token, max(left, 0))
 		}
-		g, f = s.a.attempts.succeed(p.round, s.terms.TTL, p.token, p.why)
+		g, f = s.a.attempts.succeed(ctx, p.round, s.terms.TTL, p.token, p.why)
 	}
 	if f == nil {
 		g.Turn = First

@@ -15,7 +15,7 @@ local history = string.match(replication, 'master_replid:(%w+)')
 local role = string.match(replication, 'role:(%w+)')
 if not process or not history or not role then return redis.error_reply('ERR redlock: INFO has no run_id, no master_replid or no role') end
 local rec = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'cluster', 'names', 'maxttl', 'run', 'base',
-  'strict', 'gen', 'before', 'before_maxttl', 'settled', 'ballot', 'proposed', 'nonce', 'nonce_run', 'since')
+  'strict', 'gen', 'before', 'before_maxttl', 'settled', 'ballot', 'proposed', 'nonce', 'nonce_run', 'since', 'from', 'claim')
 local largest = tonumber(rec[7] or 0) or 0
 if ARGV[1] == '1' then
   local all = redis.call('HGETALL', KEYS[1])
@@ -23,4 +23,4 @@ if ARGV[1] == '1' then
     if string.find(all[i], '^%d+$') then largest = math.max(largest, tonumber(all[i + 1]) or 0) end
   end
 end
-return {process .. '.' .. history, role, largest, string.match(server, 'server_time_usec:(%d+)') or '', unpack(rec, 1, 17)}
+return {process .. '.' .. history, role, largest, string.match(server, 'server_time_usec:(%d+)') or '', unpack(rec, 1, 19)}

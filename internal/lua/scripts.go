@@ -102,6 +102,9 @@ var noticeBody string
 //go:embed install.lua
 var installBody string
 
+//go:embed seize.lua
+var seizeBody string
+
 //go:embed settle.lua
 var settleBody string
 
@@ -142,6 +145,7 @@ var (
 	ReadScript    = newScript("read", readBody)
 	NoticeScript  = newScript("notice", noticeBody)
 	InstallScript = newScript("install", installBody)
+	SeizeScript   = newScript("seize", seizeBody)
 	SettleScript  = newScript("settle", settleBody)
 	AcceptScript  = newScript("accept", acceptBody)
 	ForceScript   = newScript("force", forceBody)
@@ -155,7 +159,7 @@ var (
 	// KeepingScripts may be loaded on any node, like those of the membership.
 	KeepingScripts = []*Script{ReleaseScript, ReleaseBatchScript, LookScript, ReleaseSharedScript, ReleaseSlotScript}
 	// MembershipScripts are loaded where they are first used.
-	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, SettleScript, AcceptScript, ForceScript}
+	MembershipScripts = []*Script{ReadScript, NoticeScript, InstallScript, SeizeScript, SettleScript, AcceptScript, ForceScript}
 )
 
 // calling finds the commands that a line of a script calls.

@@ -151,7 +151,7 @@ func (v View) changing() bool { return v.newest.Settled }
 
 // withList is a joiner's record with all that is known of the configurations.
 func (v View) withList(r Record) Record {
-	r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL = v.newest.Gen, v.newest.Configuration, v.newest.Before, v.newest.BeforeMaxTTL
+	r.Gen, r.Configuration, r.Before, r.BeforeMaxTTL, r.From = v.newest.Gen, v.newest.Configuration, v.newest.Before, v.newest.BeforeMaxTTL, v.newest.From
 	for _, o := range v.Nodes {
 		if v.atNewest(o) {
 			r.Settled, r.Ballot = r.Settled || o.Record.Settled, max(r.Ballot, o.Record.Ballot)
@@ -180,6 +180,12 @@ func (v View) operatorFor() string {
 		if v.strictAt(i) {
 			return "the record of " + name + " (strict recovery)"
 		}
+		if c := v.claimAt(i); c.Strict && slices.Equal(c.Names, v.sorted) {
+			return "the claim on " + name + " (strict recovery)"
+		}
+	}
+	if v.Known.Strict && slices.Equal(v.Known.Names, v.sorted) {
+		return "what this client has seen of the cluster (strict recovery)"
 	}
 	return ""
 }

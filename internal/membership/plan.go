@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,10 +20,11 @@ type Action uint8
 // The actions, in the order in which a node is taken in.
 const (
 	DoNothing Action = iota // it votes already, or only somebody else can help it
-	DoNotice                // put a notice on it
+	DoNotice                // put a notice on it, or another claim with the one that stands
 	DoWait                  // until Plan.Until
 	DoRead                  // look at every node again: what was seen is older than the wait
 	DoInstall               // make it a member, then verify it
+	DoSeize                 // end what was founded beside the cluster
 	DoForce                 // put a later configuration in force, then verify it
 	DoSettle                // begin a change (change.go)
 	DoAccept                // accept a proposal of the next configuration
@@ -36,10 +38,11 @@ type Plan struct {
 	Misfit   bool          // the cause is a configuration: the list lacks the node
 	Waiting  bool          // a wait is running, until Until
 	Until    clock.Instant // of a wait
-	Notice   Notice        // of an install: its conditions
+	Notice   Notice        // of an install, a claim or a seizing: its conditions
+	Claim    string        // of a notice, or a seizing
 	Record   Record        // of an install, without the epoch
 	Founding *Founding     // the install is beyond the table: tokens lean on clocks once; nil: it is not
-	Epoch    string        // of a settling: the new one; of an install over a survivor: the one that it has
+	Epoch    string        // of a settling: the new one; of an install over a survivor, or a seizing: the one that it has
 }
 
 // Proposal is what a founder brings of its own.
@@ -67,7 +70,11 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 		return v.foundOver(i, now, p)
 	case Blank:
 		return v.rejoin(i, now, p, why)
-	case Unreachable, Joining, Foreign, Misconfigured:
+	case Foreign, Misconfigured:
+		pl := v.seize(i, p)
+		pl.Cause = why
+		return pl
+	case Unreachable, Joining:
 	}
 	return Plan{Cause: why}
 }
@@ -97,9 +104,19 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 		return Plan{Misfit: v.pinLost(), Cause: why + "; " + cause}
 	}
 	n, stands := v.Nodes[i].StandingNotice()
-	w := v.Waits[i]
-	if !stands || w.Notice != n {
-		return Plan{Action: DoNotice, Until: now.Add(v.waitOf(i)), Cause: v.Hindered(i, why)}
+	if !stands || v.Waits[i].Notice != n {
+		return Plan{Action: DoNotice, Until: now.Add(v.waitOf(i)), Notice: v.noticeAt(i), Claim: v.claimFor(i).arg(), Cause: v.Hindered(i, why)}
+	}
+	if pl := v.claim(i); pl.Action != DoNothing {
+		pl.Until, pl.Cause = now.Add(v.waitOf(i)), v.Hindered(i, why)
+		return pl
+	}
+	if pl := v.seize(i, p); pl.Action != DoNothing {
+		pl.Cause = why
+		return pl
+	}
+	if old := v.oldList(i); old != "" && !p.Admit {
+		return Plan{Misfit: true, Cause: why + "; " + old}
 	}
 	until := v.due(i, p)
 	if now < until {
@@ -139,10 +156,14 @@ func (v View) pinLost() bool {
 
 // due is when node i's wait is over.
 func (v View) due(i int, p Proposal) clock.Instant {
-	if p.Admit && !v.changing() { // a change counts on the waits
-		return v.Waits[i].Since
+	w := v.Waits[i]
+	switch {
+	case p.Admit && !v.changing(): // a change counts on the waits
+		return w.Since
+	case v.byTable(i):
+		return w.Since.Add(v.waitOf(i))
 	}
-	return v.Waits[i].Since.Add(v.waitOf(i))
+	return max(w.Since, w.Stood).Add(v.waitOf(i))
 }
 
 // byTable tells whether enough other members answer for the ordinary way: one
@@ -187,6 +208,8 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 				return Plan{Action: DoRead, Waiting: true, Until: v.due(j, p), Cause: few + ": " + why + ", and its wait goes on"}
 			case v.byTable(j):
 				return Plan{Action: DoRead, Cause: name + " joins first"}
+			case v.oldList(j) != "" && !p.Admit:
+				return Plan{Misfit: true, Cause: few + ": " + name + ": " + v.oldList(j)}
 			}
 		case Member, Joining:
 		}
@@ -196,6 +219,9 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 	}
 	if who := v.operatorFor(); who != "" && !p.Admit {
 		return Plan{Cause: few + ", and " + who + " asks for an operator: Cluster.Admit (redlock nodes admit --strict-recovery), when no lock made before is held"}
+	}
+	if v.outlived() && !p.Admit {
+		return Plan{Misfit: true, Cause: few + ", and this client's list is old"}
 	}
 	if now < v.Rival {
 		return Plan{Action: DoRead, Waiting: true, Until: v.Rival, Cause: few + ", and another client founds the cluster just now"}
@@ -243,7 +269,7 @@ func (v View) hasJoined(j int, f *Founding) bool {
 // mark is what an install of node j rests on.
 func (v View) mark(j int) string {
 	if o := v.Nodes[j]; !o.member() {
-		return o.Notice.Nonce + " " + o.Notice.Run
+		return o.Notice.Nonce + " " + o.Notice.Run + "\n" + o.Notice.Claim
 	}
 	return v.Nodes[j].Record.Epoch
 }
@@ -261,18 +287,30 @@ func (f *Founding) Stands(v View) bool {
 	return left
 }
 
-// foundingRecord is the first of a cluster: with what is known of the configuration, or what this
-// client was told.
+// foundingRecord is the first of a cluster: with what is known of the configuration, by records,
+// claims and from before, or what this client was told.
 func (v View) foundingRecord(p Proposal) Record {
-	rec, known := Record{Format: RecordFormat, Cluster: p.Cluster, Base: p.Clock}, Record{Gen: -1}
+	rec, known := Record{Format: RecordFormat, Cluster: p.Cluster, Base: p.Clock}, -1
 	rec.Configuration = Configuration{Names: v.sorted, MaxTTL: v.MaxTTL, Strict: v.Strict}
-	for _, o := range v.Nodes {
-		if rec.Base = max(rec.Base, o.Largest); o.Recorded && o.Record.Gen > known.Gen && slices.Equal(o.Record.Names, v.sorted) {
-			known = o.Record
-			rec.Configuration = known.Configuration
+	var from []string
+	take := func(c Claim) {
+		if c.Cluster != "" {
+			from = append(from, c.Cluster+" "+strconv.Itoa(c.Gen))
+		}
+		if c.Cluster != "" && c.Gen > known && slices.Equal(c.Names, v.sorted) {
+			known, rec.Configuration = c.Gen, c.Configuration
 		}
 	}
-	if most := v.longest(); most > rec.MaxTTL { // until a close: a lowering, or a raise, had begun
+	for i, o := range v.Nodes {
+		rec.Base = max(rec.Base, o.Largest)
+		if take(v.claimAt(i)); o.Recorded {
+			take(Claim{Cluster: o.Record.Cluster, Gen: o.Record.Gen, Configuration: o.Record.Configuration})
+		}
+	}
+	take(v.Known)
+	slices.Sort(from)
+	rec.From = strings.Join(slices.Compact(from), " ")
+	if most := max(v.longest(), v.Known.Lease); most > rec.MaxTTL { // until a close: a lowering, or a raise, had begun
 		rec.Before, rec.BeforeMaxTTL = rec.Names, most
 	}
 	return rec
@@ -344,6 +382,9 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 	}
 	if cause := v.unpinned(i); cause != "" {
 		return cause, v.pinLost()
+	}
+	if old := v.oldList(i); old != "" {
+		return old, true
 	}
 	if v.byTable(i) {
 		return "", false

@@ -194,7 +194,10 @@ func (t *Tracker) Settle(ctx context.Context, p Proposal) time.Duration {
 
 // forget gives up a founding of which no node was installed: the operator's word is over.
 func (t *Tracker) forget() {
-	if v := t.View(); t.begun != nil && !slices.ContainsFunc(v.Nodes, func(o Observation) bool { return o.ofCluster(t.begun.Record.Cluster) }) {
+	v := t.View()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.begun != nil && !slices.ContainsFunc(v.Nodes, func(o Observation) bool { return o.ofCluster(t.begun.Record.Cluster) }) {
 		t.begun = nil
 		t.foundings++
 	}
@@ -246,7 +249,7 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		case DoNothing, DoWait, DoSettle, DoAccept: // an operator's
 		case DoRead:
 			look = look || !pl.Waiting
-		case DoNotice, DoInstall, DoForce:
+		case DoNotice, DoInstall, DoForce, DoSeize:
 			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
 		}
 	}
@@ -263,6 +266,8 @@ func (t *Tracker) begin(f *Founding) {
 // founding is the id that this client founds with, and the founding that it has begun, if that
 // still stands. Another one gets another id: of one that was given up, a node may be left.
 func (t *Tracker) founding(v View) (id string, begun *Founding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.begun != nil && !t.begun.Stands(v) {
 		t.begun = nil
 		t.foundings++
@@ -277,6 +282,7 @@ func (t *Tracker) founding(v View) (id string, begun *Founding) {
 var actionTexts = map[Action]string{
 	DoNotice:  "the notice from which its wait counts was not written",
 	DoInstall: "it was not made a member",
+	DoSeize:   "what was founded beside was not ended",
 	DoForce:   "its record was not brought up to date",
 }
 
@@ -294,6 +300,7 @@ func (t *Tracker) did(ctx context.Context, i int, what string, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.faults[i] = fault
+	t.unclaimed = t.viewLocked().unclaimed() // a node that takes no writes gets no claim
 	return err == nil
 }
 

@@ -59,6 +59,7 @@ type Record struct {
 	Settled      bool          // the next change has begun: Before does not vote any more
 	Ballot       uint64        // of the latest operator's attempt at the next change; 0 if none
 	Proposed     Proposed      // what an attempt would have next
+	From         string        // of what its founder saw, a cluster and its generation after another: those before it
 	Since        time.Time     // when this was put in force there, by the node's clock; zero: unknown, or it joined with it
 }
 
@@ -77,8 +78,8 @@ func (r Record) Longest() time.Duration {
 }
 
 // Notice is the mark from which a joiner waits: a nonce, and the identity of the
-// server that it was put on. The zero value is none.
-type Notice struct{ Nonce, Run string }
+// server that it was put on, with what its writer knew of the cluster (Claim). The zero value is none.
+type Notice struct{ Nonce, Run, Claim string }
 
 // Observation is what one node showed at one moment, read by one script.
 type Observation struct {
@@ -101,7 +102,7 @@ type Observation struct {
 // RecordFields is the order in which read.lua returns them.
 var RecordFields = [...]string{
 	"format", "epoch", "cluster", "names", "maxttl", "run", "base", "strict",
-	"gen", "before", "before_maxttl", "settled", "ballot", "proposed", "nonce", "nonce_run", "since",
+	"gen", "before", "before_maxttl", "settled", "ballot", "proposed", "nonce", "nonce_run", "since", "from", "claim",
 }
 
 // Unread is the observation of a node that did not answer. What it showed last still
@@ -131,7 +132,7 @@ func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
 			f[name] = v
 		}
 	}
-	o.Notice = Notice{f["nonce"], f["nonce_run"]}
+	o.Notice = Notice{f["nonce"], f["nonce_run"], f["claim"]}
 	return o.parseRecord(f)
 }
 
@@ -140,6 +141,7 @@ func ParseObservation(reply []any, sent, seen clock.Instant) Observation {
 func (o Observation) parseRecord(f map[string]string) Observation {
 	delete(f, "nonce")
 	delete(f, "nonce_run")
+	delete(f, "claim")
 	if len(f) == 0 {
 		return o
 	}
@@ -171,7 +173,7 @@ func (o Observation) parseRecord(f map[string]string) Observation {
 		f["proposed ballot"], f["proposed maxttl"] = part[0], part[1]
 		o.Record.Proposed = Proposed{number("proposed ballot", 1), Configuration{sortedLines(part[3]), lease("proposed maxttl"), part[2] != ""}}
 	}
-	o.Record.Since = momentOf(f["since"])
+	o.Record.From, o.Record.Since = f["from"], momentOf(f["since"])
 	if r := o.Record; r.Cluster == "" || len(r.Names) == 0 || CheckNames(r.Names) != nil || CheckNames(r.Before) != nil || CheckNames(r.Proposed.Names) != nil {
 		faults = append(faults, fmt.Sprintf("cluster %q, names %q, before %q, proposed %q", r.Cluster, r.Names, r.Before, r.Proposed.Names))
 	}
@@ -205,7 +207,7 @@ func (r Record) InstallArgs(n Notice, earlier string) []any {
 	return []any{
 		n.Nonce, n.Run, RecordFormat, r.Epoch, r.Cluster, strings.Join(r.Names, "\n"),
 		r.MaxTTL.Milliseconds(), r.Base.String(),
-		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(), earlier,
+		markArg(r.Strict), r.Gen, strings.Join(r.Before, "\n"), r.BeforeMaxTTL.Milliseconds(), markArg(r.Settled), strconv.FormatUint(r.Ballot, 10), r.Proposed.arg(), earlier, n.Claim, r.From,
 	}
 }
 

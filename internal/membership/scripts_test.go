@@ -128,7 +128,7 @@ func disturbMembership(s *scripted, rnd *rand.Rand, sys *memberSystem, model *se
 		return "a stripe"
 	case kind < 24:
 		fresh := model.nonces + 1
-		got := s.run("notice", word('n', fresh))
+		got := s.run("notice", word('n', fresh), "", "")
 		if model.nonce == 0 || model.onRun != model.process {
 			model.nonces, model.nonce, model.onRun = fresh, fresh, model.process
 		}
@@ -189,7 +189,7 @@ func (s *scripted) glimpse(runs map[uint8]string) (g glimpse) {
 
 func (s *scripted) install(rec membership.Record) {
 	s.t.Helper()
-	n := s.run("notice", "n").([]any)
+	n := s.run("notice", "n", "", "").([]any)
 	if got := s.run("install", rec.InstallArgs(noticeOf(n[0].(string), n[1].(string)), "")...); got != int64(1) {
 		s.t.Fatalf("install: got %v; want 1", got)
 	}

@@ -25,7 +25,7 @@ type Tracker struct {
 	founder string // the cluster id that this Locker would bring
 
 	work      chan struct{} // a slot for the one who changes nodes: one at a time
-	begun     *Founding     // under way. Of who has the slot
+	begun     *Founding     // under way. Of who has the slot; written under mu as well
 	foundings int           // that have ended. Of who has the slot
 	stale     []atomic.Bool // to be verified before the next flush
 	nudge     chan struct{}
@@ -44,7 +44,9 @@ type Tracker struct {
 	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
 	longest      time.Duration   // the longest lease that anyone may have taken
-	knew         time.Duration   // the longest lease that the cluster's records allowed
+	latest       Claim           // the latest configuration that was seen
+	unclaimed    string          // why no vote counts for an acquisition, by what was seen; empty: they do
+	seized       clock.Instant   // until when what was seized may still have its locks
 	rival        clock.Instant   // until when another founder is left alone
 	mine         string          // the cluster that this client founded last
 	changed      chan struct{}   // closed by the next publication
@@ -81,7 +83,7 @@ func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 // viewLocked is the cluster as it was last seen, in copies that the caller may keep.
 func (t *Tracker) viewLocked() View {
 	v := NewView(t.config, slices.Clone(t.seen), slices.Clone(t.waits))
-	v.Faults, v.Rival, v.Knew = slices.Clone(t.faults), t.rival, t.knew
+	v.Faults, v.Rival, v.Known = slices.Clone(t.faults), t.rival, t.latest
 	return v
 }
 
@@ -117,8 +119,17 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
 	t.cluster, t.longest = v.Cluster(), v.wait()
-	if t.cluster != "" {
-		t.knew = v.longest()
+	t.latest = v.learn(t.latest)
+	v.Known = t.latest
+	t.unclaimed = v.unclaimed()
+	for j, o := range v.Nodes {
+		c := v.claimAt(j)
+		if c.Seized {
+			t.seized = max(t.seized, t.waits[j].Stood.Add(c.Lease))
+		}
+		if o.Answered && v.beside(j) { // also if it does not answer from now on
+			t.seized = max(t.seized, o.Seen.Add(max(c.Lease, o.Record.Longest())))
+		}
 	}
 	for j := range t.stale {
 		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
@@ -128,6 +139,99 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return o
+}
+
+// claimWithin is how old a look at any node may be when votes count for an acquisition.
+const claimWithin = 15 * time.Second
+
+// Claimed is why no vote counts for an acquisition now: a node lacks the cluster's claim (claims.go),
+// or what was seized may still have locks; nil: votes count. It blocks for the first look at each
+// node, which the writers take, and for another where the last is too old: three node timeouts in all
+// at most, or until ctx is done, and returns ctx's error then. A node that does not answer in time
+// lacks nothing.
+func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration) error {
+	if err := t.met(ctx, timeout); err != nil {
+		return err
+	}
+	switch age, _, limit := t.unseen(); {
+	case age > limit:
+		if !t.LookAgain(ctx, timeout) && ctx.Err() != nil {
+			return fault.OfContext(ctx)
+		}
+		if _, began, _ := t.unseen(); began > limit {
+			return fmt.Errorf("no node was looked at for %v", began.Round(100*time.Millisecond))
+		}
+	case age > limit/2: // no acquisition waits for a look, if one comes now and then
+		select {
+		case t.asked <- struct{}{}:
+		default:
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	why := t.unclaimed
+	if left := t.seized.Sub(t.clock.Early()); why == "" && left > 0 {
+		why = fmt.Sprintf("what an old list founded beside this cluster may have locks for another %v", left.Round(100*time.Millisecond))
+	}
+	if why == "" {
+		return nil
+	}
+	t.wake()
+	return errors.New(why)
+}
+
+// met waits until each node was looked at since the start, for a node timeout at most.
+func (t *Tracker) met(ctx context.Context, timeout time.Duration) error {
+	var over <-chan time.Time
+	for {
+		t.mu.Lock()
+		all, changed := !slices.Contains(t.known, false), t.changed
+		t.mu.Unlock()
+		if all {
+			return nil
+		}
+		if over == nil {
+			timer := t.clock.NewTimer(timeout)
+			defer timer.Stop()
+			over = timer.C
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return fault.OfContext(ctx)
+		}
+	}
+}
+
+// unseen is how long the node was not looked at that was not for the longest, how long ago the
+// latest look at all began, and how long either may be.
+func (t *Tracker) unseen() (age, began, limit time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Early()
+	for i, o := range t.seen {
+		if t.known[i] && slices.Contains(t.config.sorted, t.config.Names[i]) {
+			age = max(age, now.Sub(o.Sent))
+		}
+	}
+	return age, now.Sub(t.looked), min(claimWithin, cmp.Or(t.longest, t.config.MaxTTL)/2)
+}
+
+// Claim is the claim that is to be put on node i, which showed this, before that is published: no
+// vote counts beside a node that lacks it. DoNothing: none.
+func (t *Tracker) Claim(i int, o Observation) Plan {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	nodes := slices.Clone(t.seen)
+	_, nodes[i] = t.incarnations[i].After(o)
+	v := NewView(t.config, nodes, slices.Clone(t.waits))
+	v.Known = t.latest
+	if state, _ := v.Standing(i); t.begun != nil || state != Blank || o.Replica || !v.inList(i) {
+		return Plan{}
+	}
+	return v.claim(i)
 }
 
 // Judge is an observation by what was seen of the node before; it is not published.
@@ -206,7 +310,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	a := &AbstentionError{fault: v.Fault(i)}
 	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
-	case state == Foreign || state == Misconfigured, v.Lax(i), state == Blank && v.pinLost(), errors.Is(a.fault, fault.ErrMisconfigured):
+	case state == Foreign || state == Misconfigured, v.Lax(i), state == Blank && (v.pinLost() || v.oldList(i) != ""), errors.Is(a.fault, fault.ErrMisconfigured):
 		if a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why); a.fault == nil && v.nextTo(v.Nodes[i]) {
 			a.fault = ErrNextList
 		}

@@ -59,7 +59,7 @@ func (n *partyNode) Do(_ context.Context, p membership.Plan) error {
 	case n.fails != nil:
 		return n.fails
 	case p.Action == membership.DoNotice:
-		n.shows.Notice = noticeOf("n", n.shows.Run)
+		n.shows.Notice = membership.Notice{Nonce: "n", Run: n.shows.Run, Claim: p.Claim}
 	case p.Action == membership.DoInstall && p.Notice == n.shows.Notice:
 		n.shows.Recorded, n.shows.Record, n.shows.Notice = true, p.Record, membership.Notice{}
 		n.shows.Record.Epoch, n.shows.Record.Run = "e2", n.shows.Run

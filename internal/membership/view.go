@@ -105,7 +105,7 @@ type View struct {
 	Waits  []Wait
 	Faults []error       // what the last action on each node failed with; nil if none of ours failed
 	Rival  clock.Instant // until when another founder is left alone; 0: no other was seen
-	Knew   time.Duration // the longest lease that this client saw records allow; 0: it saw none
+	Known  Claim         // the latest configuration that this client has seen; zero: it has seen none
 	IDs    []Carried     // that the records found show
 	ours   string        // the id that a quorum of the nodes carries, or ""
 	target string        // the id that a joining node gets: ours, or the only one found; else ""
@@ -162,6 +162,7 @@ func (v View) Cluster() string { return v.ours }
 type Wait struct {
 	Notice Notice
 	Since  clock.Instant // when it was first seen, on our own clock
+	Stood  clock.Instant // when its claim was: founders wait from then
 }
 
 // After is the wait after an observation of the node. A node that does not answer
@@ -175,8 +176,10 @@ func (w Wait) After(o Observation) Wait {
 		return Wait{}
 	case n == w.Notice:
 		return w
+	case n.Nonce == w.Notice.Nonce && n.Run == w.Notice.Run:
+		return Wait{Notice: n, Since: w.Since, Stood: o.Seen}
 	default:
-		return Wait{Notice: n, Since: o.Seen}
+		return Wait{Notice: n, Since: o.Seen, Stood: o.Seen}
 	}
 }
 
@@ -335,7 +338,7 @@ func (v View) Members(i int, since clock.Instant) []int {
 // and records that are gone may have allowed more.
 func (v View) wait() time.Duration {
 	if v.ours == "" {
-		return max(v.longest(), v.MaxTTL, v.Knew)
+		return max(v.longest(), v.MaxTTL, v.Known.Lease)
 	}
 	return v.longest()
 }
@@ -348,8 +351,16 @@ func (v View) waitOf(i int) time.Duration {
 	return v.wait()
 }
 
-// longest is the longest lease of any record.
+// longest is the longest lease of any record, or claim.
 func (v View) longest() (most time.Duration) {
+	for i := range v.Nodes {
+		most = max(most, v.claimAt(i).Lease)
+	}
+	return max(most, v.allowed())
+}
+
+// allowed is the longest lease of any record.
+func (v View) allowed() (most time.Duration) {
 	for _, o := range v.Nodes {
 		if o.Recorded {
 			most = max(most, o.Record.Longest())

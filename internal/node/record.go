@@ -109,6 +109,11 @@ func (n *Node) observe(ctx context.Context, on processor, counted bool, judge fu
 	if err != nil {
 		return o, err
 	}
+	if pl := n.Tracker.Claim(n.Index, o); pl.Action != membership.DoNothing && n.put(ctx, on, pl) == nil {
+		if o, err = n.read(ctx, on, counted); err != nil {
+			return o, err
+		}
+	}
 	if judge != nil {
 		judge(o)
 	}
@@ -178,8 +183,7 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 	defer cancel()
 	switch p.Action {
 	case membership.DoNotice:
-		_, err := Keep(ctx, n.Calls, lua.NoticeScript, n.Cfg.Chance.Name())
-		return err
+		return n.put(ctx, n.Calls, p)
 	case membership.DoInstall:
 		p.Record.Epoch = n.Cfg.Chance.Name()
 		done, err := Keep(ctx, n.Calls, lua.InstallScript, p.Record.InstallArgs(p.Notice, p.Epoch)...)
@@ -191,9 +195,11 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 			n.observer.Founded(n.Index, fmt.Errorf("as cluster %s: its tokens lean on the clock, once", p.Record.Cluster))
 		}
 		return err
-	case membership.DoSettle, membership.DoAccept, membership.DoForce:
+	case membership.DoSettle, membership.DoAccept, membership.DoForce, membership.DoSeize:
 		s, args := lua.SettleScript, p.SettleArgs()
-		switch p.Action { //nolint:exhaustive // of these three
+		switch p.Action { //nolint:exhaustive // of these four
+		case membership.DoSeize:
+			s, args = lua.SeizeScript, []any{p.Notice.Run, p.Epoch, p.Notice.Claim, n.Cfg.Chance.Name(), p.Claim}
 		case membership.DoAccept:
 			s, args = lua.AcceptScript, p.Record.AcceptArgs()
 		case membership.DoForce:
@@ -207,6 +213,12 @@ func (n *Node) act(ctx context.Context, p membership.Plan) error {
 	case membership.DoNothing, membership.DoWait, membership.DoRead:
 	}
 	return nil
+}
+
+// put puts a notice on the node, with the claim that is planned.
+func (n *Node) put(ctx context.Context, on processor, p membership.Plan) error {
+	_, err := Keep(ctx, on, lua.NoticeScript, n.Cfg.Chance.Name(), p.Claim, p.Notice.Claim)
+	return err
 }
 
 // Empty is why the node can't be a new one: it has keys besides its record; nil: it has none.

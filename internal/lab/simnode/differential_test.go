@@ -187,11 +187,14 @@ var draws = []func(*source) step{
 	},
 	func(rnd *source) step { return call("read", []string{node}, pick(rnd, []string{"0", "1"})) },
 	func(rnd *source) step {
-		return call("notice", []string{node}, pick(rnd, []string{"nonce-1", "nonce-2"}))
+		return call("notice", []string{node}, pick(rnd, []string{"nonce-1", "nonce-2"}), pick(rnd, []string{"", "c1\n1"}), pick(rnd, []string{"", "c1\n1"}))
+	},
+	func(rnd *source) step {
+		return call("seize", []string{node}, mostly(rnd, "RUN", "another"), mostly(rnd, "e1", ""), mostly(rnd, "", "c1\n1"), "nonce-1", "c1\n1")
 	},
 	func(rnd *source) step {
 		return call("install", []string{node}, mostly(rnd, "nonce-1", "nonce-2"), mostly(rnd, "RUN", "another"), mostly(rnd, "1", "2"),
-			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), pick(rnd, []string{"", "1"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "0", "20000"), mostly(rnd, "", "1"), mostly(rnd, "0", "7"), "")
+			mostly(rnd, "e1", "e2"), pick(rnd, []string{"c1", "c2"}), "a\nb\nc", "30000", count(rnd), pick(rnd, []string{"", "1"}), mostly(rnd, "1", "2"), mostly(rnd, "", "a\nb"), mostly(rnd, "0", "20000"), mostly(rnd, "", "1"), mostly(rnd, "0", "7"), "", mostly(rnd, "", "c1\n1"), "c0 1")
 	},
 	func(rnd *source) step {
 		return call("settle", []string{node}, epoch(rnd), mostly(rnd, "e1", "e2"), mostly(rnd, "0", "1", "2"), count(rnd))

@@ -23,7 +23,7 @@ func asked(p *peer, before string) string {
 		out = append(out, p.do("EVALSHA", hash, "0"))
 	}
 	out = append(out, p.do(append([]string{"SCRIPT", "EXISTS"}, hashes...)...))
-	out = append(out, p.take(call("read", []string{node}, "0")), p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e2", "c1", "a", "30000", "0", "", "", "", "1", "", "", "", "")))
+	out = append(out, p.take(call("read", []string{node}, "0")), p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e2", "c1", "a", "30000", "0", "", "", "", "1", "", "", "", "", "", "")))
 	return strings.NewReplacer(before, "BEFORE", ends(before), "BEFORE").Replace(strings.Join(append(out, p.stored()), "\n"))
 }
 
@@ -32,8 +32,8 @@ func member(p *peer) {
 	p.t.Helper()
 	p.do("FLUSHALL")
 	p.do("SCRIPT", "FLUSH")
-	p.take(call("notice", []string{node}, "nonce-1"))
-	p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e1", "c1", "a", "30000", "0", "", "", "", "1", "", "", "", ""))
+	p.take(call("notice", []string{node}, "nonce-1", "", ""))
+	p.take(call("install", []string{node}, "nonce-1", "RUN", "1", "e1", "c1", "a", "30000", "0", "", "", "", "1", "", "", "", "", "", ""))
 	if got := p.take(call("acquire", []string{"name-0", node}, "owner-0", "3600000", "0", "7", "e1")); got != ":1" {
 		p.t.Fatalf("a member replies %s", got)
 	}
