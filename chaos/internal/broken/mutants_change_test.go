@@ -1,6 +1,6 @@
 package broken_test
 
-// changeMutants are those of changes of the list of nodes, whose other ways are changeWays.
+// changeMutants are those of changes of the list of nodes, whose other ways are changeWays, and of claims.
 var changeMutants = []way{
 	{
 		name: "a change by one node less", takes: "a list is in force once one node less than a quorum has accepted it",
@@ -40,7 +40,7 @@ var changeMutants = []way{
 	{
 		name: "an admit ends waits in a change", takes: "who joins during a change is admitted without its wait",
 		by:    "./internal/membership TestAJoinerCountsByEachListThatHasIt",
-		edits: []edit{{"internal/membership/plan.go", "	if p.Admit && !v.changing() {", "	if p.Admit && (!v.changing() || BROKEN) {"}},
+		edits: []edit{{"internal/membership/plan.go", "	case p.Admit && !v.changing():", "	case p.Admit && (!v.changing() || BROKEN):"}},
 	},
 	{
 		name: "the list before is accepted for good", takes: "a node votes for the list before, though a change has begun",
@@ -95,11 +95,105 @@ var changeMutants = []way{
 	{
 		name: "what was seen of MaxTTL is forgotten", takes: "a founder waits its own MaxTTL, though it saw a longer one",
 		by:    "./internal/membership TestWhoSawALongerMaxTTLWaitsForItWhereAllIsLost",
-		edits: []edit{{"internal/membership/tracker.go", "		t.knew = v.longest()\n", "		if !BROKEN {\n			t.knew = v.longest()\n		}\n"}},
+		edits: []edit{{"internal/membership/tracker.go", "	t.latest = v.learn(t.latest)\n", "	if t.latest = v.learn(t.latest); BROKEN {\n		t.latest.Lease = 0\n	}\n"}},
 	},
 	{
 		name: "nothing to do beside a change", takes: "an operator is told that it is done, while another's change may be in force",
 		by:    "./internal/membership TestWhatHasBegunIsFinishedThoughNothingIsWanted",
 		edits: []edit{{"internal/membership/change.go", "	if len(steps) == 0 && !v.rests(in) {", "	if !BROKEN && len(steps) == 0 && !v.rests(in) {"}},
+	},
+	// Claims.
+	{
+		name: "founders ignore claims", takes: "an old list founds over the claim of another",
+		by: "./internal/membership TestNobodyFoundsOverTheClaimOfAnotherList",
+		edits: []edit{
+			{"internal/membership/plan.go", "	if old := v.oldList(i); old != \"\" && !p.Admit {", "	if old := v.oldList(i); old != \"\" && !p.Admit && !BROKEN {"},
+			{"internal/membership/plan.go", "			case v.oldList(j) != \"\" && !p.Admit:", "			case v.oldList(j) != \"\" && !p.Admit && !BROKEN:"},
+		},
+	},
+	{
+		name: "a lower claim replaces", takes: "a client that is behind takes away the claim of a later list",
+		by:    "./internal/membership TestAClaimReplacesWhatIsBeforeIt",
+		edits: []edit{{"internal/membership/claims.go", "		return old.Gen < c.Gen ||", "		return BROKEN || old.Gen < c.Gen ||"}},
+	},
+	{
+		name: "a claim without the lease before", takes: "a claim says MaxTTL in force, while longer leases run",
+		by:    "./internal/membership TestAClientKnowsWhatAQuorumHasInForce",
+		edits: []edit{{"internal/membership/claims.go", "func (v View) claimBy(r Record) Claim {\n", "func (v View) claimBy(r Record) Claim {\n	if BROKEN {\n		return Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, Lease: r.MaxTTL, From: r.From}\n	}\n"}},
+	},
+	{
+		name: "a claim begins no wait", takes: "a founder's wait goes on with another claim",
+		by:    "./internal/membership TestAFounderWaitsSinceTheClaimAndAJoinerSinceTheNotice",
+		edits: []edit{{"internal/membership/view.go", "		return Wait{Notice: n, Since: w.Since, Stood: o.Seen}\n", "		if BROKEN {\n			return Wait{Notice: n, Since: w.Since, Stood: w.Stood}\n		}\n		return Wait{Notice: n, Since: w.Since, Stood: o.Seen}\n"}},
+	},
+	{
+		name: "a founder forgets the later list", takes: "a client that has seen a later list than its own founds a cluster of its own",
+		by:    "./internal/membership TestWhoSawALaterListFoundsNothing",
+		edits: []edit{{"internal/membership/claims.go", "func (v View) outlived() bool { return v.Known.Cluster", "func (v View) outlived() bool { return !BROKEN && v.Known.Cluster"}},
+	},
+	{
+		name: "a client goes back", takes: "a client that reaches only one that is behind knows the earlier configuration",
+		by:    "./internal/membership TestAClientGoesBackToNothingThatIsEarlier",
+		edits: []edit{{"internal/membership/claims.go", "	case r.Cluster == known.Cluster && r.Gen >= known.Gen,", "	case r.Cluster == known.Cluster && (r.Gen >= known.Gen || BROKEN),"}},
+	},
+	{
+		name: "a strict claim is ignored", takes: "a client founds a strict cluster anew by itself, where its claims are left",
+		by:    "./internal/membership TestAStrictClaimLeavesFoundingToAnOperator",
+		edits: []edit{{"internal/membership/lists.go", "c := v.claimAt(i); c.Strict &&", "c := v.claimAt(i); !BROKEN && c.Strict &&"}},
+	},
+	{
+		name: "seized without a quorum", takes: "a client that no quorum serves ends another cluster's epoch",
+		by:    "./internal/membership TestWhatWasFoundedIsSeizedWithAQuorumOnlyOrByAdmit",
+		edits: []edit{{"internal/membership/claims.go", "!p.Admit && inForce < quorum.Size(len(v.sorted)) {", "!p.Admit && !BROKEN && inForce < quorum.Size(len(v.sorted)) {"}},
+	},
+	{
+		name: "a mark that is lost", takes: "the claim that replaces a seizing's says nothing of its leases",
+		by:    "./internal/membership TestTheMarkOfASeizingStaysWhenTheClaimIsReplaced",
+		edits: []edit{{"internal/membership/claims.go", "	if old := v.claimAt(i); old.Seized {", "	if old := v.claimAt(i); old.Seized && !BROKEN {"}},
+	},
+	{
+		name: "votes count without claims", takes: "a lock is had beside a node that lacks the claim, or is another cluster's",
+		by:    "./internal/membership TestNoLockIsHadBesideWhatAnOldListFoundedUntilItsLeasesAreOver",
+		edits: []edit{{"internal/acquire/attempt.go", "	if why == nil && !a.Nodes[0].Cfg.Unprotected {", "	if why == nil && !BROKEN && !a.Nodes[0].Cfg.Unprotected {"}},
+	},
+	{
+		name: "votes count beside a blank node", takes: "a lock is had while a node that forgot lacks the claim",
+		by:    "./internal/membership TestNoVoteCountsBesideABlankNodeThatLacksTheClaim",
+		edits: []edit{{"internal/membership/claims.go", "		case state == Blank && !v.Nodes[i].Replica &&", "		case !BROKEN && state == Blank && !v.Nodes[i].Replica &&"}},
+	},
+	{
+		name: "votes count beside another cluster", takes: "a lock is had before what an old list founded is seized",
+		by:    "./internal/membership TestNoVoteCountsBesideABlankNodeThatLacksTheClaim",
+		edits: []edit{{"internal/membership/claims.go", "		case v.beside(i):\n", "		case v.beside(i) && !BROKEN:\n"}},
+	},
+	{
+		name: "no wait after a seizing", takes: "a lock is had while what was seized may have its own",
+		by:    "./internal/membership TestNoVoteCountsWhileWhatWasSeizedMayHaveLocks",
+		edits: []edit{{"internal/membership/tracker.go", "		if c.Seized {\n			t.seized", "		if c.Seized && !BROKEN {\n			t.seized"}},
+	},
+	{
+		name: "votes count without a look", takes: "a lock is had though no node was looked at for long",
+		by:    "./internal/membership TestAnAcquisitionLooksWhereTheLastLookIsTooOld",
+		edits: []edit{{"internal/membership/tracker.go", "	case age > limit:\n", "	case age > limit && !BROKEN:\n"}},
+	},
+	{
+		name: "seen before it is claimed", takes: "a look publishes that a node forgot before it has claimed it",
+		by:    "./internal/membership TestWhoLocksIsNotRefusedForANodeThatForgotJustNow",
+		edits: []edit{{"internal/node/record.go", "	if pl := n.Tracker.Claim(n.Index, o); pl.Action", "	if BROKEN {\n		n.Tracker.Publish(n.Index, o)\n	}\n	if pl := n.Tracker.Claim(n.Index, o); pl.Action"}},
+	},
+	{
+		name: "a notice without a comparison", takes: "a claim replaces one that its writer did not read",
+		by:    "./internal/membership TestANoticeGetsAClaimOnlyWhereWhatStandsIsAsRead",
+		edits: []edit{script("notice", "if ARGV[2] ~= '' and (old[3] or '') == ARGV[3] then", "if ARGV[2] ~= '' then")},
+	},
+	{
+		name: "an install over another claim", takes: "a founder installs a node that was claimed since it read it",
+		by:    "./internal/membership TestAnInstallIsRefusedWhereTheClaimIsAnother",
+		edits: []edit{script("install", " or (old[7] or '') ~= ARGV[17] then", " then")},
+	},
+	{
+		name: "a seizing without a comparison", takes: "a seizing ends an epoch that has begun since its writer read",
+		by:    "./internal/membership TestASeizingEndsWhatWasReadAndNothingElse",
+		edits: []edit{script("seize", " or (old[1] or '') ~= ARGV[2] or", " or")},
 	},
 }
