@@ -161,7 +161,7 @@ func (v View) outlived() bool { return v.Known.Cluster != "" && !slices.Equal(v.
 func (v View) beside(i int) bool {
 	o, cluster, gen, names := v.Nodes[i], "", 0, []string(nil)
 	switch state, _ := v.Standing(i); {
-	case !slices.Contains(v.Known.Names, v.Names[i]) || !slices.Equal(v.Known.Names, v.sorted):
+	case !slices.Contains(v.Known.Names, v.Names[i]):
 		return false
 	case state == Blank && !o.Recorded:
 		c := v.claimAt(i)
@@ -182,7 +182,7 @@ func (v View) seize(i int, p Proposal) Plan {
 	}
 	inForce := 0
 	for j, o := range v.Nodes {
-		if v.inList(j) && o.ofCluster(v.Known.Cluster) && o.member() && o.Record.Gen == v.Known.Gen {
+		if v.inList(j) && o.ofCluster(v.Known.Cluster) && o.member() && o.Record.Gen == v.Known.Gen && slices.Equal(o.Record.Names, v.Known.Names) {
 			inForce++
 		}
 	}

@@ -356,9 +356,9 @@ func TestAClaimThatIsNotLaterKeepsNobodyOut(t *testing.T) {
 		{"the list after", known, false},
 		{"a list before, that lacks the node", claimBy("c1", 0, nodeNames[:2]...), false},
 		{"a list two behind it", claimBy("c1", 2, nodeNames[:5]...), true},
-		{"another cluster's", claimBy("c2", 0, nodeNames[:4]...), true},
+		{"another cluster's", claimBy("c2", 0, "c", "x"), true},
 		{"one from which the cluster was founded", claimBy("c0", 4, nodeNames[:2]...), false},
-		{"one later than that", claimBy("c0", 5, nodeNames[:2]...), true},
+		{"one later than that", claimBy("c0", 5, "c", "x"), true},
 	} {
 		v := grown()
 		v.claimed(2, claimText(c.claim), start)
@@ -702,6 +702,28 @@ func TestAClaimOfAnIdentityBeforeIsNone(t *testing.T) {
 	v := beside(observed(start, "r3", nil, 0, gone))
 	if p := v.knowing(known, 0, start); p.Action != membership.DoNotice || p.Notice != (membership.Notice{}) || p.Claim != claimText(known) {
 		t.Errorf("got action %d, claim %q over %+v; want its own claim over none", p.Action, p.Claim, p.Notice)
+	}
+}
+
+// Somebody may put a notice on a node that is a member to all others.
+func TestTheNoticeOfAMemberCountsOnlyWhereItsClusterHasNoQuorum(t *testing.T) {
+	hour := membership.Notice{Nonce: "n", Run: "r", Claim: claimText(leasing(claimBy("c1", 0, nodeNames[:3]...), time.Hour))}
+	v := newView(3, start)
+	v.blank(0, start)
+	v.nodes[1].Notice = hour
+	if p := v.next(0, start); p.Until != start.Add(maxTTL) {
+		t.Errorf("a quorum: got a wait of %v; want %v", p.Until.Sub(start), maxTTL)
+	}
+	v.blank(2, start)
+	if p := v.next(0, start); p.Until != start.Add(time.Hour) {
+		t.Errorf("no quorum: got a wait of %v; want an hour", p.Until.Sub(start))
+	}
+	v = newView(5, start)
+	v.blank(0, start)
+	v.stale(1, 7, start) // it is of the cluster, and no member
+	v.nodes[1].Notice.Claim = hour.Claim
+	if p := v.next(0, start); p.Until != start.Add(time.Hour) {
+		t.Errorf("one that restarted: got a wait of %v; want an hour", p.Until.Sub(start))
 	}
 }
 
@@ -1150,6 +1172,45 @@ func TestNoVoteCountsWhileWhatWasSeizedMayHaveLocks(t *testing.T) {
 	})
 }
 
+// What was founded beside is seen, and is out of reach then: its locks are held all the same.
+func TestNoVoteCountsWhileWhatWasSeenBesideMayHaveLocks(t *testing.T) {
+	for what, o := range map[string]membership.Observation{
+		"a record": recorded("c2", 0, 40*time.Second, "c"), "a claim": blankBy(leasing(claimBy("c2", 0, "c"), 40*time.Second)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newWatch(t, maxTTL)
+			done, err := p.Alone(t.Context())
+			testkit.Must(t, err)
+			defer done()
+			see := func(i int, o membership.Observation) { shows(p.Tracker, i, p.clock.Now(), o) }
+			wants := func(when, want string) {
+				t.Helper()
+				see(0, p.nodes[0].shown())
+				see(1, p.nodes[1].shown())
+				if err := p.Claimed(t.Context(), time.Second); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("%s, %s: got %v; want %q", what, when, err, want)
+				}
+			}
+			wants("before", "")
+			see(2, o)
+			wants("at once", "c has another cluster's record or claim")
+			time.Sleep(5 * time.Second)
+			see(2, o)
+			p.Missed(2, p.clock.Now(), errors.New("no reply"))
+			wants("it does not answer any more", "may have locks for another 40s")
+			time.Sleep(10 * time.Second)
+			p.Missed(2, p.clock.Now(), errors.New("no reply"))
+			wants("ten seconds later", "may have locks for another 30s")
+			see(2, recorded("c3", 0, time.Second, "c"))
+			p.Missed(2, p.clock.Now(), errors.New("no reply"))
+			wants("it had another with shorter leases", "may have locks for another 30s")
+			time.Sleep(30 * time.Second)
+			p.Missed(2, p.clock.Now(), errors.New("no reply"))
+			wants("its leases are over", "")
+		})
+	}
+}
+
 func TestABlankNodeIsClaimedBeforeItIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh := idleParty(membership.Observation{}, membership.Observation{}, membership.Observation{})
@@ -1188,6 +1249,21 @@ func TestABlankNodeIsClaimedBeforeItIsPublished(t *testing.T) {
 			t.Errorf("an epoch that has ended: got action %d; want a claim", pl.Action)
 		}
 	})
+}
+
+// What the node shows now counts for what the others make of it.
+func TestANodeIsClaimedByWhatItShowsNow(t *testing.T) {
+	member, blank := byRecord("c1", 0, nodeNames[:3]...), blankBy(claimBy("c1", 0, nodeNames[:3]...))
+	p := idleParty(member, blank, member)
+	p.LookAtAll(t.Context(), false)
+	other := byRecord("c2", 0, nodeNames[:3]...)
+	if pl := p.Tracker.Claim(2, other); pl.Action != membership.DoNothing { // no cluster has a quorum then
+		t.Errorf("a member of another cluster: got action %d, claim %q; want none", pl.Action, pl.Claim)
+	}
+	shows(p.Tracker, 1, p.clock.Now(), member)
+	if pl := p.Tracker.Claim(2, other); pl.Action != membership.DoNotice {
+		t.Errorf("of one beside a quorum: got action %d; want a claim", pl.Action)
+	}
 }
 
 // A founder's own look claims nothing while it founds: that would end the founding.
@@ -1464,6 +1540,9 @@ func TestNoLockIsHadBesideWhatAnOldListFoundedUntilItsLeasesAreOver(t *testing.T
 				_, err := l.TryAcquire(t.Context(), "orders/42")
 				locktest.WantError(t, "before its leases are over", err, redlock.ErrNoQuorum)
 				locktest.WantText(t, "before its leases are over", locktest.ErrorText(err), "may have locks for another")
+				if got := nodes.Node(0).Miniredis().HGet(lua.NodeKey, "claim"); !strings.HasPrefix(got, id+"\n0\n40000\n1\n") {
+					t.Errorf("got the claim %q; want the mark of what was seized", got)
+				}
 			}
 			lock := locktest.MustAcquire(t, l, "orders/42")
 			if took := time.Since(began); took < 40*time.Second || took > 60*time.Second {
@@ -1528,4 +1607,23 @@ func TestWhoLocksIsNotRefusedForANodeThatForgotJustNow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Clients of the list before are served until the next change, and so they count no vote either.
+func TestClientsOfTheListBeforeCountNoVoteBesideWhatAnOldListFounded(t *testing.T) {
+	p := membership.NewTracker(membership.NewConfig(nodeNames[:3], maxTTL, false), "new", clock.New())
+	shows(p, 0, 1, recorded("c2", 0, maxTTL, "a"))
+	for i := 1; i < 3; i++ {
+		rec := listed(2, nodeNames[:4], nodeNames[:3])
+		shows(p, i, clock.Instant(1+i), observed(0, "r", &rec, 7, membership.Notice{}))
+	}
+	if _, why := p.View().Voter(1); why != "" {
+		t.Fatalf("got %q; want it served", why)
+	}
+	if err := p.Claimed(t.Context(), time.Second); err == nil || !strings.Contains(err.Error(), "a has another cluster's record") {
+		t.Errorf("got %v; want no vote to count", err)
+	}
+	if pl := p.View().Next(0, start, proposalOf("new", 5000, false)); pl.Action != membership.DoSeize {
+		t.Errorf("got action %d; want it seized by the quorum that serves this client", pl.Action)
+	}
 }

@@ -341,7 +341,7 @@ func (v *claimNode) notice(old, claim vow) {
 	}
 }
 
-// act has the client do what is due on a node, by what it saw.
+// act makes the client do what is due on a node, by what it saw.
 func (sys *claimSystem) act(s *claimState, k, i uint8, admit bool) {
 	c, v, q := &s.clients[k], &s.nodes[i], sys.question(s, k)
 	q.admit = admit

@@ -30,7 +30,7 @@ import (
 const (
 	claimSeats    = 3
 	claimMost     = 4 // clients
-	claimClusters = 8 // 0: none, 1: the first
+	claimClusters = 8 // the first is 1
 )
 
 // vow is a claim: the cluster, its generation, and the longest lease.
@@ -61,7 +61,7 @@ type claimSight struct {
 // claimCluster is a cluster that was founded anew.
 type claimCluster struct {
 	names        list
-	most, before uint8                // its MaxTTL, and the one before; 0: none
+	most, before uint8                // its MaxTTL, and the one before, or 0
 	from         [claimClusters]uint8 // 1 + the generation that its founder saw
 }
 
@@ -212,7 +212,7 @@ var (
 	twice   = []list{0b01, 0b11, 0b111}
 )
 
-// outer has a client of the first list, and one of the newest.
+// outer makes two clients: of the first list, and of the newest.
 func outer(s *claimSystem) { s.lists = []list{0b01, 0b111} }
 
 func always(testing.TB) {} // the quick tier has it

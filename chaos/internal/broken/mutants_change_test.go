@@ -172,6 +172,11 @@ var changeMutants = []way{
 		edits: []edit{{"internal/membership/tracker.go", "		if c.Seized {\n			t.seized", "		if c.Seized && !BROKEN {\n			t.seized"}},
 	},
 	{
+		name: "no wait for what is out of reach", takes: "a lock is had at once when what an old list founded does not answer any more",
+		by:    "./internal/membership TestNoVoteCountsWhileWhatWasSeenBesideMayHaveLocks",
+		edits: []edit{{"internal/membership/tracker.go", "v.beside(j) { // also", "v.beside(j) && !BROKEN { // also"}},
+	},
+	{
 		name: "votes count without a look", takes: "a lock is had though no node was looked at for long",
 		by:    "./internal/membership TestAnAcquisitionLooksWhereTheLastLookIsTooOld",
 		edits: []edit{{"internal/membership/tracker.go", "	case age > limit:\n", "	case age > limit && !BROKEN:\n"}},
