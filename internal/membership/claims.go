@@ -114,9 +114,16 @@ func (v View) learn(known Claim) Claim {
 	return known
 }
 
-// claimBy is what a client with that record claims.
+// claimBy is what a client with that record claims. Records of earlier generations add no lease:
+// what they allow, the record has as before, or in force.
 func (v View) claimBy(r Record) Claim {
-	return Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, Lease: max(v.allowed(), r.Longest()), From: r.From}
+	c := Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, Lease: r.Longest(), From: r.From}
+	for _, o := range v.Nodes {
+		if o.Recorded && o.Record.Cluster == r.Cluster && o.Record.Gen == r.Gen { // it may have a proposal
+			c.Lease = max(c.Lease, o.Record.Longest())
+		}
+	}
+	return c
 }
 
 // claimFor is what this client claims node i with; zero: it knows no configuration that has it.

@@ -72,7 +72,9 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 		return v.rejoin(i, now, p, why)
 	case Foreign, Misconfigured:
 		pl := v.seize(i, p)
-		pl.Cause = why
+		if pl.Cause = why; pl.Action == DoSeize {
+			pl.Cause = v.Hindered(i, why)
+		}
 		return pl
 	case Unreachable, Joining:
 	}

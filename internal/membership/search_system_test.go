@@ -175,7 +175,7 @@ func (m mark) rules() string {
 	if m.epoch != 0 {
 		return word('e', m.epoch)
 	}
-	return word('n', m.nonce) + " " + word('r', m.run)
+	return word('n', m.nonce) + " " + word('r', m.run) + "\n" // and no claim
 }
 
 type joiner struct {

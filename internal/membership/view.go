@@ -353,16 +353,8 @@ func (v View) waitOf(i int) time.Duration {
 
 // longest is the longest lease of any record, or claim.
 func (v View) longest() (most time.Duration) {
-	for i := range v.Nodes {
-		most = max(most, v.claimAt(i).Lease)
-	}
-	return max(most, v.allowed())
-}
-
-// allowed is the longest lease of any record.
-func (v View) allowed() (most time.Duration) {
-	for _, o := range v.Nodes {
-		if o.Recorded {
+	for i, o := range v.Nodes {
+		if most = max(most, v.claimAt(i).Lease); o.Recorded {
 			most = max(most, o.Record.Longest())
 		}
 	}
