@@ -159,10 +159,7 @@ func TestAnOldListFoundsNothingBesideClientsThatTheClusterServes(t *testing.T) {
 		err = old.Cluster().Join(joining)
 		cancel()
 		locktest.WantError(t, "Join by the old list", err, redlock.ErrMisconfigured)
-		for range 5 { // a cron job
-			_, err = open(1).TryAcquire(t.Context(), "orders/42")
-			locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
-		}
+		cronJobs(t, "the old list", func() *redlock.Locker { return open(1) }, redlock.ErrMisconfigured)
 		must(t, now.Cluster().Join(t.Context()))
 		locktest.WantVotes(t, "by the list", now, 3)
 		must(t, lock.Err())
@@ -184,10 +181,7 @@ func TestWhatAnOldListFoundedIsSeizedByClientsThatTheClusterServes(t *testing.T)
 	must(t, old.Cluster().Join(t.Context()))
 	held, err := old.Acquire(t.Context(), "orders/42")
 	must(t, err)
-	for range 5 { // a cron job
-		_, err = open(3).TryAcquire(t.Context(), "orders/42")
-		locktest.WantError(t, "the list", err, redlock.ErrNoQuorum)
-	}
+	cronJobs(t, "the list", func() *redlock.Locker { return open(3) }, redlock.ErrNoQuorum)
 	now := open(3)
 	lock, err := now.Acquire(t.Context(), "orders/42")
 	must(t, err)
@@ -222,6 +216,15 @@ func TestAdmitSeizesWhatAnOldListFoundedWithoutAQuorum(t *testing.T) {
 	locktest.WantVotes(t, "by the list", now, 2)
 	_, err = old.TryAcquire(t.Context(), "orders/42")
 	locktest.WantError(t, "the old list", err, redlock.ErrMisconfigured)
+}
+
+// cronJobs are processes that each try once, and are refused.
+func cronJobs(t *testing.T, who string, open func() *redlock.Locker, want error) {
+	t.Helper()
+	for range 5 {
+		_, err := open().TryAcquire(t.Context(), "orders/42")
+		locktest.WantError(t, who, err, want)
+	}
 }
 
 // grown is a cluster that grew from one server to n, one at a time, and how its clients are made

@@ -32,6 +32,11 @@ var (
 		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
 		"Give all clients the same list; to take a node over, take it out there, Cluster.Change (redlock nodes change --remove), and empty it first",
 	}
+	aboutBeside = diagnosis{
+		FindingForeign,
+		"A client with an old list founded that beside this cluster: nothing can be locked here until it is ended and its leases are over",
+		"Nothing at once: the next client that the cluster serves ends it. Then find the client with the old list, and pin all (WithCluster, REDLOCK_CLUSTER)",
+	}
 	aboutOtherNodes = diagnosis{
 		FindingOtherNodes,
 		"A quorum of one list and a quorum of another need not meet",
@@ -171,7 +176,11 @@ func (d *doctor) membership() {
 		case membership.Member:
 			d.member(v, i)
 		case membership.Foreign:
-			d.find(SeverityError, i, aboutForeignNode, "%s", why)
+			g := aboutForeignNode
+			if v.Beside(i) {
+				g = aboutBeside
+			}
+			d.find(SeverityError, i, g, "%s", why)
 		case membership.Misconfigured:
 			g := aboutOtherNodes
 			if o.Refused {

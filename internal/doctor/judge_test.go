@@ -298,6 +298,7 @@ var judged = []struct {
 
 	{"no membership", all(unfounded("3"), records("4", "format", "9"), option(func(c *Config) { c.Unprotected = true })), ""},
 	{"another cluster's node", records("4", "cluster", "z", "names", otherNames), "error other-cluster 4: Give all clients the same list"},
+	{"what an old list founded", records("4", "cluster", "z", "names", "e"), "error other-cluster 4: Nothing at once"},
 	{"another number of nodes", records("4", "names", "a\nb\ne"), "error other-n 4"},
 	{"a record of another format", records("4", "format", "1"), "error record 4"},
 	{"a damaged record", records("4", "maxttl", "soon"), "error record 4"},

@@ -1,6 +1,6 @@
 -- notice: mark the moment from which a joiner waits.
 -- KEYS[1] redlock:node
--- ARGV    nonce, claim (empty: a plain notice), the claim that it replaces (empty: none)
+-- ARGV    nonce, claim (empty for a plain notice), the claim that it replaces (may be empty)
 -- returns the nonce in force, and the node's identity
 -- atomic because the nonce must belong to the server that it names. A nonce written under
 -- another identity is replaced. One of this identity stays, so that many joiners wait on

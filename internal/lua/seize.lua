@@ -1,6 +1,6 @@
 -- seize: end what an old list founded beside the cluster.
 -- KEYS[1] redlock:node
--- ARGV    identity, epoch (empty: it has no record), claim that stands (empty: none), nonce, claim
+-- ARGV    identity, epoch of its record (or empty), claim that stands (or empty), nonce, claim
 -- returns 1 done: the node is blank, with that notice
 --         0 refused: what it has is another, or the server is no longer the same, or a replica
 -- atomic because it must end what its writer read, and nothing that came since. Keys and

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,20 +15,20 @@ import (
 // A node that forgot looks new, also to a client with an old list, all of whose nodes may be such.
 // So that nobody founds a cluster beside the one that is there:
 //
-//   - A client that knows a configuration says so on each blank node of its list: a notice has the
-//     claim. Founders go by it, and each claim that replaces another has them wait anew.
+//   - A client that knows a configuration says so on each blank node of its list: the notice bears
+//     the claim, and an install is bound to both. Founders go by it.
 //   - An acquisition counts no vote while a node of the list that answers, and takes writes, is
 //     blank without the claim, or was not looked at for long (Tracker.Claimed).
 //   - What was founded beside all the same is seized by clients that a quorum serves: its epoch
 //     ends, and nothing counts there until its leases are over.
 
-// Claim is what its writer knew of the cluster. The zero value is none: the notice is plain.
+// Claim is what its writer knew of the cluster. A plain notice bears the zero value.
 type Claim struct {
 	Cluster string
 	Gen     int
 	Configuration
 	Lease  time.Duration // the longest that may still be held
-	From   string        // as in the record
+	From   string        // of the record
 	Seized bool          // another cluster's record, or claim, stood there: its locks may still be held
 }
 
@@ -48,20 +49,24 @@ func claimOf(text string) (c Claim) {
 		return Claim{}
 	}
 	part := append(strings.SplitN(text, "\n", 8), slices.Repeat([]string{""}, 7)...)
-	gen, err := strconv.Atoi(part[1])
-	lease, err2 := strconv.ParseInt(part[2], 10, 64)
-	most, err3 := strconv.ParseInt(part[5], 10, 64)
-	ms := func(n int64) time.Duration {
-		return time.Duration(min(max(n, 1), int64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond
+	var faults []error
+	number := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		faults = append(faults, err)
+		return n
 	}
-	if c.Names = sortedLines(part[7]); err != nil || err2 != nil || err3 != nil || part[0] == "" || len(c.Names) == 0 || CheckNames(c.Names) != nil {
+	ms := func(text string) time.Duration {
+		return time.Duration(min(max(number(text), 1), int64(clock.MaxMaxTTL/time.Millisecond))) * time.Millisecond
+	}
+	c = Claim{Cluster: part[0], Gen: int(number(part[1])), Lease: ms(part[2]), Seized: part[3] != "", From: part[4]}
+	c.Configuration = Configuration{sortedLines(part[7]), ms(part[5]), part[6] != ""}
+	if errors.Join(append(faults, CheckNames(c.Names))...) != nil || c.Cluster == "" || len(c.Names) == 0 {
 		return Claim{Cluster: "of a claim that can't be read", Configuration: Configuration{Names: []string{"?"}}}
 	}
-	c.Cluster, c.Gen, c.Lease, c.Seized, c.From, c.MaxTTL, c.Strict = part[0], gen, ms(lease), part[3] != "", part[4], ms(most), part[6] != ""
 	return c
 }
 
-// foundedFrom tells whether the founder of a record saw that cluster, at this generation or a later one.
+// foundedFrom reports whether a founder who saw this saw that cluster, at the generation or a later one.
 func foundedFrom(from, cluster string, gen int) bool {
 	for part := strings.Fields(from); len(part) >= 2; part = part[2:] {
 		if at, err := strconv.Atoi(part[1]); err == nil && part[0] == cluster && at >= gen {
@@ -71,7 +76,7 @@ func foundedFrom(from, cluster string, gen int) bool {
 	return false
 }
 
-// replaces tells whether a client puts its claim in the place of the one that stands.
+// replaces reports whether the claim is put where old stands.
 func (c Claim) replaces(old Claim) bool {
 	switch {
 	case c.Cluster == "":
@@ -80,11 +85,13 @@ func (c Claim) replaces(old Claim) bool {
 		return true
 	case old.Cluster == c.Cluster:
 		return old.Gen < c.Gen || old.Gen == c.Gen && old.Lease < c.Lease
+	case foundedFrom(old.From, c.Cluster, c.Gen):
+		return false
 	}
 	return slices.Equal(old.Names, c.Names) && old.Lease < c.Lease
 }
 
-// noticeAt is the notice that stands on node i, which is no member; zero: none does.
+// noticeAt returns the notice that stands on node i. A member has none.
 func (v View) noticeAt(i int) Notice {
 	o := v.Nodes[i]
 	if n, stands := o.StandingNotice(); stands && (!o.ofCluster(v.ours) || !o.member()) {
@@ -93,12 +100,13 @@ func (v View) noticeAt(i int) Notice {
 	return Notice{}
 }
 
-// claimAt is the claim that stands on node i; zero: it has none, or only a plain notice.
+// claimAt returns the claim that stands on node i: zero without one.
 func (v View) claimAt(i int) Claim { return claimOf(v.noticeAt(i).Claim) }
 
-// learn is what this client knows of the configuration with what it sees now: never an earlier one.
-// A node's word is enough for a later one of a cluster that is known; else a quorum's: it may be of
-// a founding that was given up. Who has seen a later list than its own does not go back to that.
+// learn returns the latest configuration that this client has seen, now or before. For a later
+// generation of a known cluster one node is enough. For another cluster it takes a quorum: one node
+// may have it of a founding that was given up. A client that has seen a later list than its own does
+// not go back to that.
 func (v View) learn(known Claim) Claim {
 	switch r := v.newest; {
 	case v.ours == "" || r.Names == nil:
@@ -107,26 +115,26 @@ func (v View) learn(known Claim) Claim {
 		known = v.claimBy(r)
 	}
 	for _, o := range v.Nodes { // of a list that is not this client's
-		if known.Cluster != "" && o.Recorded && o.Record.Cluster == known.Cluster && o.Record.Gen > known.Gen {
+		if known.Cluster != "" && o.Record.Cluster == known.Cluster && o.Record.Gen > known.Gen {
 			known = v.claimBy(o.Record)
 		}
 	}
 	return known
 }
 
-// claimBy is what a client with that record claims. Records of earlier generations add no lease:
-// what they allow, the record has as before, or in force.
+// claimBy returns the claim of a client that goes by the record. Records of earlier generations add
+// no lease: the record says what was allowed before.
 func (v View) claimBy(r Record) Claim {
 	c := Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, Lease: r.Longest(), From: r.From}
 	for _, o := range v.Nodes {
-		if o.Recorded && o.Record.Cluster == r.Cluster && o.Record.Gen == r.Gen { // it may have a proposal
+		if o.Record.Cluster == r.Cluster && o.Record.Gen == r.Gen { // it may have a proposal
 			c.Lease = max(c.Lease, o.Record.Longest())
 		}
 	}
 	return c
 }
 
-// claimFor is what this client claims node i with; zero: it knows no configuration that has it.
+// claimFor returns this client's claim of node i: zero unless the configuration that it knows lists it.
 func (v View) claimFor(i int) Claim {
 	if !slices.Contains(v.Known.Names, v.Names[i]) {
 		return Claim{}
@@ -138,16 +146,17 @@ func (v View) claimFor(i int) Claim {
 	return c
 }
 
-// claim is the next step for the blank node i where it is another claim; DoNothing: none is due.
+// claim plans this client's claim of the blank node i: DoNothing where what stands stays.
 func (v View) claim(i int) Plan {
+	pl := Plan{Notice: v.noticeAt(i)}
 	if mine := v.claimFor(i); mine.replaces(v.claimAt(i)) {
-		return Plan{Action: DoNotice, Notice: v.noticeAt(i), Claim: mine.arg()}
+		pl.Action, pl.Claim = DoNotice, mine.arg()
 	}
-	return Plan{}
+	return pl
 }
 
-// oldList says that the blank node i is kept from this client's list, by a claim or by what was seen
-// of the cluster; "": it is not.
+// oldList says why this client's list is too old to found on the blank node i, by the claim there or
+// by what this client has seen; "" if it is not.
 func (v View) oldList(i int) string {
 	const admit = "; Cluster.Admit (redlock nodes admit) founds all the same, once no client of that cluster is left"
 	c, mine := v.claimAt(i), strings.Join(v.sorted, ", ")
@@ -160,11 +169,11 @@ func (v View) oldList(i int) string {
 	return ""
 }
 
-// outlived tells whether this client has seen a later list than its own.
+// outlived reports whether this client has seen a later list than its own.
 func (v View) outlived() bool { return v.Known.Cluster != "" && !slices.Equal(v.Known.Names, v.sorted) }
 
-// beside tells whether node i, of this client's list, has what was founded beside its cluster:
-// another's record or claim, of a list within its own, or of one that its own was founded from.
+// beside reports whether another cluster was founded, or claimed, on node i beside this client's: by
+// a list within its own, or one from which its own was founded.
 func (v View) beside(i int) bool {
 	o, cluster, gen, names := v.Nodes[i], "", 0, []string(nil)
 	switch state, _ := v.Standing(i); {
@@ -175,14 +184,20 @@ func (v View) beside(i int) bool {
 		if cluster, gen, names = c.Cluster, c.Gen, c.Names; v.claimFor(i).replaces(c) {
 			return false
 		}
-	case (state == Foreign || state == Misconfigured) && o.Recorded:
+	case state == Foreign, state == Misconfigured:
 		cluster, gen, names = o.Record.Cluster, o.Record.Gen, o.Record.Names
 	}
 	return cluster != "" && cluster != v.Known.Cluster && (len(without(names, v.Known.Names)) == 0 || foundedFrom(v.Known.From, cluster, gen))
 }
 
-// seize ends what was founded beside this client's cluster on node i, where a quorum has its
-// configuration in force, or on an operator's word; DoNothing: nothing was, or it may not.
+// Beside reports whether node i has what was founded beside the cluster, by what the view shows alone.
+func (v View) Beside(i int) bool {
+	v.Known = v.learn(v.Known)
+	return v.beside(i)
+}
+
+// seize plans the end of what was founded beside this client's cluster on node i. It takes a quorum
+// with this client's configuration in force, or an operator's word; else DoNothing.
 func (v View) seize(i int, p Proposal) Plan {
 	if p.Admit && v.Known.Cluster == "" { // a node's word is enough then
 		v.Known = v.claimBy(v.newest)
@@ -196,20 +211,22 @@ func (v View) seize(i int, p Proposal) Plan {
 	if !v.beside(i) || !p.Admit && inForce < quorum.Size(len(v.sorted)) {
 		return Plan{}
 	}
-	o, c := v.Nodes[i], v.claimFor(i)
-	n := v.noticeAt(i)
-	c.Seized, c.Lease = true, max(c.Lease, v.claimAt(i).Lease)
-	if n.Run = o.Run; o.Recorded {
-		c.Lease = max(c.Lease, o.Record.Longest())
-	}
+	o, n, c := v.Nodes[i], v.noticeAt(i), v.claimFor(i)
+	n.Run = o.Run
+	c.Seized, c.Lease = true, max(c.Lease, v.besideFor(i))
 	return Plan{Action: DoSeize, Notice: n, Claim: c.arg(), Epoch: o.Record.Epoch}
 }
 
-// unclaimed is why no vote counts for an acquisition now; "": they do.
+// besideFor returns the longest lease of the record and the claim that node i shows.
+func (v View) besideFor(i int) time.Duration {
+	return max(v.claimAt(i).Lease, v.Nodes[i].Record.Longest())
+}
+
+// unclaimed says why no vote counts for an acquisition now; "" if votes count.
 func (v View) unclaimed() string {
 	for i, name := range v.Names {
 		switch state, _ := v.Standing(i); {
-		case v.ours == "" || !v.inList(i):
+		case !v.inList(i):
 		case v.beside(i):
 			return name + " has another cluster's record or claim, founded by an old list beside this one: clients that the cluster serves end it"
 		case state == Blank && !v.Nodes[i].Replica && v.Fault(i) == nil && v.claimFor(i).replaces(v.claimAt(i)):

@@ -105,16 +105,17 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	if cause := v.unpinned(i); cause != "" {
 		return Plan{Misfit: v.pinLost(), Cause: why + "; " + cause}
 	}
-	n, stands := v.Nodes[i].StandingNotice()
-	if !stands || v.Waits[i].Notice != n {
-		return Plan{Action: DoNotice, Until: now.Add(v.waitOf(i)), Notice: v.noticeAt(i), Claim: v.claimFor(i).arg(), Cause: v.Hindered(i, why)}
+	n := v.noticeAt(i)
+	pl := v.claim(i)
+	if n.Nonce == "" || v.Waits[i].Notice != n {
+		pl.Action = DoNotice
 	}
-	if pl := v.claim(i); pl.Action != DoNothing {
+	if pl.Action != DoNothing {
 		pl.Until, pl.Cause = now.Add(v.waitOf(i)), v.Hindered(i, why)
 		return pl
 	}
-	if pl := v.seize(i, p); pl.Action != DoNothing {
-		pl.Cause = why
+	if pl = v.seize(i, p); pl.Action != DoNothing {
+		pl.Cause = v.Hindered(i, why)
 		return pl
 	}
 	if old := v.oldList(i); old != "" && !p.Admit {
@@ -127,7 +128,6 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	if unlisted != "" { // its wait is over early
 		return Plan{Misfit: true, Cause: why + "; " + unlisted}
 	}
-	var pl Plan
 	if v.byTable(i) {
 		pl = v.joinByTable(i, until)
 	} else {
@@ -158,14 +158,10 @@ func (v View) pinLost() bool {
 
 // due is when node i's wait is over.
 func (v View) due(i int, p Proposal) clock.Instant {
-	w := v.Waits[i]
-	switch {
-	case p.Admit && !v.changing(): // a change counts on the waits
-		return w.Since
-	case v.byTable(i):
-		return w.Since.Add(v.waitOf(i))
+	if p.Admit && !v.changing() { // a change counts on the waits
+		return v.Waits[i].Since
 	}
-	return max(w.Since, w.Stood).Add(v.waitOf(i))
+	return v.Waits[i].Since.Add(v.waitOf(i))
 }
 
 // byTable tells whether enough other members answer for the ordinary way: one
@@ -292,24 +288,23 @@ func (f *Founding) Stands(v View) bool {
 // foundingRecord is the first of a cluster: with what is known of the configuration, by records,
 // claims and from before, or what this client was told.
 func (v View) foundingRecord(p Proposal) Record {
-	rec, known := Record{Format: RecordFormat, Cluster: p.Cluster, Base: p.Clock}, -1
+	rec := Record{Format: RecordFormat, Cluster: p.Cluster, Base: p.Clock}
 	rec.Configuration = Configuration{Names: v.sorted, MaxTTL: v.MaxTTL, Strict: v.Strict}
+	seen := []Claim{v.Known}
+	for i, o := range v.Nodes {
+		rec.Base = max(rec.Base, o.Largest)
+		seen = append(seen, v.claimAt(i), v.claimBy(o.Record))
+	}
+	var known Claim
 	var from []string
-	take := func(c Claim) {
+	for _, c := range seen {
 		if c.Cluster != "" {
 			from = append(from, c.Cluster+" "+strconv.Itoa(c.Gen))
 		}
-		if c.Cluster != "" && c.Gen > known && slices.Equal(c.Names, v.sorted) {
-			known, rec.Configuration = c.Gen, c.Configuration
+		if slices.Equal(c.Names, v.sorted) && c.replaces(known) {
+			known, rec.Configuration = c, c.Configuration
 		}
 	}
-	for i, o := range v.Nodes {
-		rec.Base = max(rec.Base, o.Largest)
-		if take(v.claimAt(i)); o.Recorded {
-			take(Claim{Cluster: o.Record.Cluster, Gen: o.Record.Gen, Configuration: o.Record.Configuration})
-		}
-	}
-	take(v.Known)
 	slices.Sort(from)
 	rec.From = strings.Join(slices.Compact(from), " ")
 	if most := max(v.longest(), v.Known.Lease); most > rec.MaxTTL { // until a close: a lowering, or a raise, had begun

@@ -39,12 +39,12 @@ type claimAct struct {
 }
 
 type claimAnswer struct {
-	acts                      [claimSeats]claimAct
-	votes                     list
-	free, stands              bool  // votes count; the founding goes on
-	most, limit               uint8 // MaxTTL of the votes; how old a look may be
-	put, keepSince, keepStood bool  // of a look: the claim is put
-	claim, known              vow
+	acts           [claimSeats]claimAct
+	votes          list
+	free, stands   bool  // votes count; the founding goes on
+	most, limit    uint8 // MaxTTL of the votes; how old a look may be
+	put, keepSince bool  // of a look: the claim is put
+	claim, known   vow
 }
 
 func (sys *claimSystem) question(s *claimState, k uint8) claimQuestion {
@@ -177,10 +177,7 @@ func (q *claimQuestion) view(deaf bool) membership.View {
 			g.claim = vow{}
 		}
 		if nodes[i] = q.observation(g); g.nonce != 0 {
-			waits[i] = membership.Wait{Notice: q.notice(g.claimShow), Since: ago(g.since), Stood: ago(g.stood)}
-		}
-		if q.sys.flaw == claimsPatient {
-			waits[i].Stood = waits[i].Since
+			waits[i] = membership.Wait{Notice: q.notice(g.claimShow), Since: ago(g.since)}
 		}
 	}
 	v := membership.NewView(membership.NewConfig(q.list.names(), span(most), false), nodes, waits)
@@ -225,7 +222,7 @@ func (q claimQuestion) ask() claimAnswer {
 
 // look is what Node.observe and Tracker.Publish make of a look.
 func (q claimQuestion) look() (a claimAnswer) {
-	const since, stood = clock.Instant(1), clock.Instant(2)
+	const since = clock.Instant(1)
 	v, next, w := q.view(false), claimSight{claimShow: q.shows, answered: true, age: 1}, membership.Wait{}
 	v.Nodes[q.n] = q.observation(next)
 	if state, _ := v.Standing(int(q.n)); state == membership.Blank && !q.begun.on && q.sys.flaw != claimsPlain {
@@ -239,10 +236,10 @@ func (q claimQuestion) look() (a claimAnswer) {
 		next.claim, next.nonce = a.claim, cmp.Or(next.nonce, fresh)
 	}
 	if old := q.seen[q.n]; old.nonce != 0 {
-		w = membership.Wait{Notice: q.notice(old.claimShow), Since: since, Stood: stood}
+		w = membership.Wait{Notice: q.notice(old.claimShow), Since: since}
 	}
 	w = w.After(q.observation(next))
-	a.keepSince, a.keepStood = w.Since == since, w.Stood == stood
+	a.keepSince = w.Since == since
 	q.seen[q.n] = next
 	a.known = vowOf(q.view(false).Learn(q.claimOf(q.known)).Arg())
 	return a
@@ -319,11 +316,8 @@ func (sys *claimSystem) look(s *claimState, k, i uint8) {
 	if a.keepSince {
 		g.since = c.seen[i].since
 	}
-	if a.keepStood {
-		g.stood = c.seen[i].stood
-	}
-	if g.claim.seized && g.stood < g.claim.lease {
-		c.seized = max(c.seized, g.claim.lease-g.stood)
+	if g.claim.seized && g.since < g.claim.lease {
+		c.seized = max(c.seized, g.claim.lease-g.since)
 	}
 	c.seen[i], c.known = g, a.known
 }
@@ -448,54 +442,7 @@ func (sys *claimSystem) tick(s *claimState) {
 		c.left, c.seized = max(c.left, 1)-1, max(c.seized, 1)-1
 		for i := range c.seen {
 			if g := &c.seen[i]; g.age > 0 {
-				g.age, g.since, g.stood = min(g.age+1, most+2), min(g.since+1, 2*most), min(g.stood+1, 2*most)
-			}
-		}
-	}
-}
-
-// tidy leaves out what decides nothing: which numbers stand for epochs and nonces, and clusters
-// of which nothing is left.
-func (s *claimState) tidy() {
-	used := list(0b11)
-	for i := range s.nodes {
-		var epochs, nonces [256]uint8
-		low := func(n *uint8, all *[256]uint8) {
-			if *n != 0 && all[*n] == 0 {
-				all[0]++
-				all[*n] = all[0]
-			}
-			if *n != 0 {
-				*n = all[*n]
-			}
-		}
-		keep := func(w *claimShow) {
-			low(&w.epoch, &epochs)
-			low(&w.nonce, &nonces)
-			used |= 1<<w.id | 1<<w.claim.id
-		}
-		v := &s.nodes[i]
-		if keep(&v.claimShow); v.owner > 0 && s.clients[v.owner-1].left == 0 {
-			v.owner = claimMost // of a client that is gone
-		}
-		for k := range s.clients {
-			c := &s.clients[k]
-			keep(&c.seen[i].claimShow)
-			keep(&c.begun.marks[i])
-			if used |= 1<<c.known.id | 1<<c.begun.id; c.seen[i].nonce == 0 {
-				c.seen[i].since, c.seen[i].stood = 0, 0
-			}
-		}
-	}
-	for id := range uint8(claimClusters) {
-		for j := range s.clusters {
-			if !used.has(id) {
-				s.clusters[id], s.clusters[j].from[id] = claimCluster{}, 0
-			}
-		}
-		for k := range s.clients {
-			if !used.has(id) {
-				s.clients[k].begun.first.from[id] = 0
+				g.age, g.since = min(g.age+1, most+2), min(g.since+1, 2*most)
 			}
 		}
 	}

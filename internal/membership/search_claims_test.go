@@ -54,8 +54,8 @@ type claimNode struct {
 // claimSight is what a client saw of a node, and how long it has waited there.
 type claimSight struct {
 	claimShow
-	answered          bool
-	age, since, stood uint8 // age: 1 + that of the look; 0: there was none
+	answered   bool
+	age, since uint8 // age: 1 + that of the look, 0 without one
 }
 
 // claimCluster is a cluster that was founded anew.
@@ -106,7 +106,6 @@ const (
 	claimsBeside            // votes count beside what an old list founded
 	claimsHasty             // no wait after a seizing
 	claimsUnbound           // an install looks at the nonce only
-	claimsPatient           // a founder's wait goes on when a claim comes
 	claimsLate              // a blank node is not reached in time
 	claimsTwice             // what an old list founded may forget
 )
@@ -153,6 +152,53 @@ func (sys *claimSystem) Init() (s claimState) {
 	return s
 }
 
+// tidy leaves out what decides nothing: which numbers stand for epochs and nonces, and clusters
+// of which nothing is left.
+func (s *claimState) tidy() {
+	used := list(0b11)
+	for i := range s.nodes {
+		var epochs, nonces [256]uint8
+		low := func(n *uint8, all *[256]uint8) {
+			if *n != 0 && all[*n] == 0 {
+				all[0]++
+				all[*n] = all[0]
+			}
+			if *n != 0 {
+				*n = all[*n]
+			}
+		}
+		keep := func(w *claimShow) {
+			low(&w.epoch, &epochs)
+			low(&w.nonce, &nonces)
+			used |= 1<<w.id | 1<<w.claim.id
+		}
+		v := &s.nodes[i]
+		if keep(&v.claimShow); v.owner > 0 && s.clients[v.owner-1].left == 0 {
+			v.owner = claimMost // of a client that is gone
+		}
+		for k := range s.clients {
+			c := &s.clients[k]
+			keep(&c.seen[i].claimShow)
+			keep(&c.begun.marks[i])
+			if used |= 1<<c.known.id | 1<<c.begun.id; c.seen[i].nonce == 0 {
+				c.seen[i].since = 0
+			}
+		}
+	}
+	for id := range uint8(claimClusters) {
+		for j := range s.clusters {
+			if !used.has(id) {
+				s.clusters[id], s.clusters[j].from[id] = claimCluster{}, 0
+			}
+		}
+		for k := range s.clients {
+			if !used.has(id) {
+				s.clients[k].begun.first.from[id] = 0
+			}
+		}
+	}
+}
+
 var errNoLock = errors.New("the newest clients get no lock, though every node answers")
 
 func (sys *claimSystem) Check(s claimState) error {
@@ -197,7 +243,7 @@ func (s claimState) String() string {
 		fmt.Fprintf(&b, "\n       (%d: left %d knows %v seized %d founding %t %d", k, c.left, c.known, c.seized, c.begun.on, c.begun.id)
 		for i, g := range c.seen {
 			if g.age > 0 {
-				fmt.Fprintf(&b, "; %d: %v answered %t ages %d %d %d", i, g.claimShow, g.answered, g.age-1, g.since, g.stood)
+				fmt.Fprintf(&b, "; %d: %v answered %t ages %d %d", i, g.claimShow, g.answered, g.age-1, g.since)
 			}
 		}
 		b.WriteString(")")
@@ -327,25 +373,22 @@ func sampleClaims(sys *claimSystem) (locks, old, seized int) {
 	return locks, old, seized
 }
 
-// claimFlaws are the rules, and what is assumed, each left out. A founder that keeps its wait when
-// a claim comes was not found broken: the claim itself keeps an old list's founder out.
+// claimFlaws are the rules, and what is assumed, each left out.
 var claimFlaws = []struct {
 	name   string
 	flaw   claimFlaw
-	found  bool
 	change func(*claimSystem)
 }{
-	{"no claims", claimsPlain, true, outer},
-	{"a founder ignores claims of other lists", claimsDeaf, true, outer},
-	{"a lower generation's claim replaces", claimsLower, true, outer},
-	{"votes count where a claim is missing", claimsLast, true, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
-	{"votes count beside what an old list founded", claimsBeside, true, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
-	{"no wait after a seizing", claimsHasty, true, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
-	{"an install is not bound to the claim", claimsUnbound, true, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
-	{"a founder keeps its wait", claimsPatient, false, func(s *claimSystem) { outer(s); s.sleeps, s.forgets = 1, 2 }},
-	{"a blank node is not reached in time", claimsLate, true, func(s *claimSystem) { outer(s); s.life, s.old = 2, 2 }},
-	{"what an old list founded forgets", claimsTwice, true, func(s *claimSystem) { outer(s); s.sleeps, s.forgets = 1, 2 }},
-	{"clients that are back do not reach a node", noClaimFlaw, true, func(s *claimSystem) { outer(s); s.sleeps, s.misses = 1, true }},
+	{"no claims", claimsPlain, outer},
+	{"a founder ignores claims of other lists", claimsDeaf, outer},
+	{"a lower generation's claim replaces", claimsLower, outer},
+	{"votes count where a claim is missing", claimsLast, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
+	{"votes count beside what an old list founded", claimsBeside, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
+	{"no wait after a seizing", claimsHasty, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
+	{"an install is not bound to the claim", claimsUnbound, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
+	{"a blank node is not reached in time", claimsLate, func(s *claimSystem) { outer(s); s.life, s.old = 2, 2 }},
+	{"what an old list founded forgets", claimsTwice, func(s *claimSystem) { outer(s); s.sleeps, s.forgets = 1, 2 }},
+	{"clients that are back do not reach a node", noClaimFlaw, func(s *claimSystem) { outer(s); s.sleeps, s.misses = 1, true }},
 }
 
 func TestSearchClaimsCheckerCatches(t *testing.T) {
@@ -356,8 +399,6 @@ func TestSearchClaimsCheckerCatches(t *testing.T) {
 			sys.flaw, sys.back = c.flaw, 0
 			r := search.Closed(sys, search.Options{})
 			switch t.Log(r); {
-			case !c.found:
-				testkit.Must(t, r.Err())
 			case r.Trace == nil:
 				t.Fatal("not caught")
 			case !errors.Is(r.Trace.Err, errTwoHolders):

@@ -45,7 +45,7 @@ type Tracker struct {
 	cluster      string          // that a quorum carries
 	longest      time.Duration   // the longest lease that anyone may have taken
 	latest       Claim           // the latest configuration that was seen
-	unclaimed    string          // why no vote counts for an acquisition, by what was seen; empty: they do
+	unclaimed    string          // why no vote counts for an acquisition, by what was seen; empty if votes count
 	seized       clock.Instant   // until when what was seized may still have its locks
 	rival        clock.Instant   // until when another founder is left alone
 	mine         string          // the cluster that this client founded last
@@ -123,12 +123,11 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	v.Known = t.latest
 	t.unclaimed = v.unclaimed()
 	for j, o := range v.Nodes {
-		c := v.claimAt(j)
-		if c.Seized {
-			t.seized = max(t.seized, t.waits[j].Stood.Add(c.Lease))
+		if c := v.claimAt(j); c.Seized {
+			t.seized = max(t.seized, t.waits[j].Since.Add(c.Lease))
 		}
-		if o.Answered && v.beside(j) { // also if it does not answer from now on
-			t.seized = max(t.seized, o.Seen.Add(max(c.Lease, o.Record.Longest())))
+		if v.beside(j) { // also if it does not answer from now on
+			t.seized = max(t.seized, o.Seen.Add(v.besideFor(j)))
 		}
 	}
 	for j := range t.stale {
@@ -144,21 +143,22 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 // claimWithin is how old a look at any node may be when votes count for an acquisition.
 const claimWithin = 15 * time.Second
 
-// Claimed is why no vote counts for an acquisition now: a node lacks the cluster's claim (claims.go),
-// or what was seized may still have locks; nil: votes count. It blocks for the first look at each
-// node, which the writers take, and for another where the last is too old: three node timeouts in all
-// at most, or until ctx is done, and returns ctx's error then. A node that does not answer in time
-// lacks nothing.
+// Claimed returns why no vote counts for an acquisition now: a node lacks the cluster's claim
+// (claims.go), or what was seized may still have locks. It returns nil where votes count. It waits
+// for the first look at each node, which the writers take, and looks itself where the last look is
+// too old or showed such a node: three node timeouts at most, or until ctx is done, with ctx's
+// error. A node that does not answer in time lacks nothing.
 func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration) error {
 	if err := t.met(ctx, timeout); err != nil {
 		return err
 	}
-	switch age, _, limit := t.unseen(); {
-	case age > limit:
+	age, limit, lacks := t.unseen()
+	switch {
+	case age > limit || lacks:
 		if !t.LookAgain(ctx, timeout) && ctx.Err() != nil {
 			return fault.OfContext(ctx)
 		}
-		if _, began, _ := t.unseen(); began > limit {
+		if began := t.clock.Early().Sub(t.lookDue()); began > limit {
 			return fmt.Errorf("no node was looked at for %v", began.Round(100*time.Millisecond))
 		}
 	case age > limit/2: // no acquisition waits for a look, if one comes now and then
@@ -205,9 +205,9 @@ func (t *Tracker) met(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// unseen is how long the node was not looked at that was not for the longest, how long ago the
-// latest look at all began, and how long either may be.
-func (t *Tracker) unseen() (age, began, limit time.Duration) {
+// unseen returns the age of the oldest of the nodes' last looks, how old it may be, and whether those
+// looks showed a node that lacks the claim.
+func (t *Tracker) unseen() (age, limit time.Duration, lacks bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Early()
@@ -216,11 +216,11 @@ func (t *Tracker) unseen() (age, began, limit time.Duration) {
 			age = max(age, now.Sub(o.Sent))
 		}
 	}
-	return age, now.Sub(t.looked), min(claimWithin, cmp.Or(t.longest, t.config.MaxTTL)/2)
+	return age, min(claimWithin, cmp.Or(t.longest, t.config.MaxTTL)/2), t.unclaimed != ""
 }
 
-// Claim is the claim that is to be put on node i, which showed this, before that is published: no
-// vote counts beside a node that lacks it. DoNothing: none.
+// Claim plans the claim of node i, which showed this. It is put before that is published, as no vote
+// counts beside a node that lacks it. DoNothing where none is due.
 func (t *Tracker) Claim(i int, o Observation) Plan {
 	t.mu.Lock()
 	defer t.mu.Unlock()

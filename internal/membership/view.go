@@ -105,7 +105,7 @@ type View struct {
 	Waits  []Wait
 	Faults []error       // what the last action on each node failed with; nil if none of ours failed
 	Rival  clock.Instant // until when another founder is left alone; 0: no other was seen
-	Known  Claim         // the latest configuration that this client has seen; zero: it has seen none
+	Known  Claim         // the latest configuration that this client has seen; zero before it has seen one
 	IDs    []Carried     // that the records found show
 	ours   string        // the id that a quorum of the nodes carries, or ""
 	target string        // the id that a joining node gets: ours, or the only one found; else ""
@@ -162,7 +162,6 @@ func (v View) Cluster() string { return v.ours }
 type Wait struct {
 	Notice Notice
 	Since  clock.Instant // when it was first seen, on our own clock
-	Stood  clock.Instant // when its claim was: founders wait from then
 }
 
 // After is the wait after an observation of the node. A node that does not answer
@@ -176,10 +175,10 @@ func (w Wait) After(o Observation) Wait {
 		return Wait{}
 	case n == w.Notice:
 		return w
-	case n.Nonce == w.Notice.Nonce && n.Run == w.Notice.Run:
-		return Wait{Notice: n, Since: w.Since, Stood: o.Seen}
+	case n.Nonce == w.Notice.Nonce && n.Run == w.Notice.Run: // another claim
+		return Wait{Notice: n, Since: w.Since}
 	default:
-		return Wait{Notice: n, Since: o.Seen, Stood: o.Seen}
+		return Wait{Notice: n, Since: o.Seen}
 	}
 }
 

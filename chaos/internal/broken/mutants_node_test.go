@@ -34,7 +34,7 @@ var nodeMutants = []way{
 	{
 		name: "a wait goes on with another notice", takes: "a node that forgot again goes on with its wait",
 		by:    "./internal/membership TestAnotherNonceOrRunRestartsTheWait",
-		edits: []edit{{"internal/membership/view.go", "	case n == w.Notice:\n		return w", "	case n == w.Notice || BROKEN && w.Notice.Nonce != \"\":\n		return Wait{Notice: n, Since: w.Since, Stood: w.Stood}"}},
+		edits: []edit{{"internal/membership/view.go", "	case n == w.Notice:\n		return w", "	case n == w.Notice || BROKEN && w.Notice.Nonce != \"\":\n		return Wait{Notice: n, Since: w.Since}"}},
 	},
 	{
 		name: "who restarted is a member", takes: "a node that restarted with its data votes at once",
