@@ -300,3 +300,18 @@ func TestWhoLocksDoesNotWaitForANodeThatForgotJustNow(t *testing.T) {
 		}
 	})
 }
+
+// A new process may look at the node before it knows the cluster, and so without a claim.
+func TestTheFirstAttemptOfAProcessIsNotRefusedBesideANodeThatForgot(t *testing.T) {
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			l, nodes := locktest.NewLocker(t, 3)
+			locktest.Warm(t, l)
+			testkit.Must(t, l.Close())
+			nodes.Node(2).Restart()
+			lock, err := locktest.LockerOver(t, nodes).TryAcquire(t.Context(), "orders/42")
+			testkit.Must(t, err)
+			locktest.MustRelease(t, lock)
+		})
+	}
+}
