@@ -81,12 +81,18 @@ func TestACommandWithoutTheOptionFoundsNoStrictClusterAgain(t *testing.T) {
 	}
 }
 
-// Where no record is left, nothing says strict. Nor does a client with the option make a
-// cluster strict: it locks in none that an operator has not made so.
+// Where no record is left, and no client to claim the nodes, nothing says strict. Nor does a client
+// with the option make a cluster strict: it locks in none that an operator has not made so.
 func TestAStrictClientLocksInNoClusterThatIsNotStrict(t *testing.T) {
 	testkit.Unraced(t)
 	synctest.Test(t, func(t *testing.T) {
-		app, nodes := strictCluster(t, 3)
+		gone, nodes := strictCluster(t, 3)
+		testkit.Must(t, gone.Close())
+		for _, n := range nodes.Nodes() {
+			n.Restart()
+		}
+		lock := locktest.MustAcquire(t, locktest.LockerOver(t, nodes), "reports") // founds it anew
+		app := locktest.LockerOver(t, nodes, redlock.WithStrictRecovery())
 		lax := func() {
 			t.Helper()
 			for range 3 {
@@ -101,10 +107,6 @@ func TestAStrictClientLocksInNoClusterThatIsNotStrict(t *testing.T) {
 				t.Errorf("got %+v; want it not strict, and said", s)
 			}
 		}
-		for _, n := range nodes.Nodes() {
-			n.Restart()
-		}
-		lock := locktest.MustAcquire(t, locktest.LockerOver(t, nodes), "reports") // founds it anew
 		lax()
 		makeStrict(t, nodes, true)
 		time.Sleep(11 * time.Second) // such nodes are looked at every ten seconds
