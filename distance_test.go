@@ -46,7 +46,7 @@ func newFarConn(node net.Conn, by *atomic.Int64) net.Conn {
 	go func() {
 		defer there.Close()
 		for r := range way {
-			arrives := time.NewTimer(time.Until(r.due))
+			arrives := time.NewTimer(max(time.Until(r.due), 1))
 			select {
 			case <-arrives.C:
 				_, _ = there.Write(r.data)
