@@ -64,8 +64,8 @@ type ChangeProgress struct {
 // in force already it returns nil once enough nodes know. With a MaxTTL below some 16 node
 // timeouts a node that hangs keeps it from being done: stop that node.
 //
-// Clients of the list as it was go on until the next step begins: give them the next list
-// before that. Keep a node that was removed as it is, or stop it, until no client has a list
+// A client goes by the cluster's list, if it has all nodes of it: give clients a longer list before
+// the cluster has it. One that lacks a node goes on until the next step begins. Keep a node that was removed as it is, or stop it, until no client has a list
 // with it: emptied and started again it may vote for them. A client with a longer lease than
 // the new MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so
 // does one with WithStrictRecovery in a cluster without.

@@ -243,3 +243,43 @@ func grown(t *testing.T, n int, maxTTL time.Duration) (servers []*redisserver.Se
 	}
 	return servers, open, id
 }
+
+// A client that was given all addresses, before the servers are of the list, holds its lock while one
+// server grows to three and the first is taken out. Another waits for it all the time.
+func TestALockOutlivesEveryNodeThatItWasTakenOn(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 3 * time.Second
+	servers := testserver.Need(t, 3, redisserver.Config{})
+	open := func(n int) *redlock.Locker {
+		return locktest.OpenWithout(t, servers[:n], nil, redlock.WithTTL(maxTTL), redlock.WithMaxTTL(maxTTL))
+	}
+	ctx := t.Context()
+	must(t, open(1).Cluster().Admit(ctx))
+	held, err := open(3).Acquire(ctx, "orders/42")
+	must(t, err)
+	next := make(chan *redlock.Lock, 1)
+	go func() {
+		lock, err := open(3).Acquire(ctx, "orders/42")
+		if err != nil {
+			t.Errorf("the waiter: %v", err)
+		}
+		next <- lock
+	}()
+	for _, w := range []redlock.Wanted{
+		{Add: []string{servers[1].Addr()}}, {Add: []string{servers[2].Addr()}}, {Remove: []string{servers[0].Addr()}},
+	} {
+		must(t, open(3).Cluster().Change(ctx, w, redlock.ChangeOptions{}), held.Err())
+	}
+	must(t, servers[0].Kill())
+	if _, err := open(3).TryAcquire(ctx, "orders/42"); !errors.Is(err, redlock.ErrNotAcquired) {
+		t.Errorf("by the last list: got %v; want it taken", err)
+	}
+	pollUntil(t, maxTTL/2, "its holder looked at the nodes again", func() bool { return held.Extend(ctx, maxTTL) == nil })
+	must(t, held.Release(ctx))
+	released := time.Now()
+	if lock := <-next; lock == nil || lock.Token() <= held.Token() || time.Since(released) > time.Second {
+		t.Errorf("the waiter got %v after %v; want the lock at once, by a greater token", lock, time.Since(released))
+	} else {
+		must(t, lock.Release(ctx))
+	}
+}

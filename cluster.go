@@ -41,19 +41,20 @@ const (
 	// NodeForeign is a node of another cluster.
 	NodeForeign
 	// NodeMisconfigured shows what waiting does not mend: a record of another
-	// list or format, or none that can be read; or it is blank, and the cluster's
-	// list lacks it.
+	// list or format, or none that can be read.
 	NodeMisconfigured
 	// NodeBehind is a member whose list of nodes is of an earlier generation: a client
 	// brings it up to date.
 	NodeBehind
+	// NodeUnlisted is not in the cluster's list: this client may go by a list with it later.
+	NodeUnlisted
 )
 
 // The rules have the same states by the same numbers.
 var _ = [1]struct{}{}[(NodeUnreachable-NodeState(membership.Unreachable))|(NodeMember-NodeState(membership.Member))|
 	(NodeBlank-NodeState(membership.Blank))|(NodeJoining-NodeState(membership.Joining))|
 	(NodeForeign-NodeState(membership.Foreign))|(NodeMisconfigured-NodeState(membership.Misconfigured))|
-	(NodeBehind-NodeState(membership.Behind))]
+	(NodeBehind-NodeState(membership.Behind))|(NodeUnlisted-NodeState(membership.Unlisted))]
 
 // String returns the state in one word.
 func (s NodeState) String() string { return membership.State(s).String() }

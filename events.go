@@ -111,7 +111,7 @@ func (o *holdEvents) Gone(h *hold.Hold, said *hold.Refusal) error {
 
 // Doubted is ErrLost.
 func (o *holdEvents) Doubted(left int, cause error) error {
-	return fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, o.quorum, cause)
+	return fmt.Errorf("%w: %d nodes are left that vouch for it, quorum %d: %w", ErrLost, left, o.quorum(), cause)
 }
 
 // attemptEvents makes events of what becomes of attempts, and puts into words why they

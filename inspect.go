@@ -107,7 +107,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 		return Inspection{}, fault.Errorf("redlock: inspect %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.acquirer.Settled()
-	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum, Nodes: make([]NodeInspection, len(l.nodes))}
+	in := Inspection{Resource: resource, Key: key, Quorum: l.quorum(), Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
 	in.unmark()
 	answered := 0
@@ -118,7 +118,7 @@ func (l *Locker) Inspect(ctx context.Context, resource string) (Inspection, erro
 			answered++
 		}
 	}
-	if answered < l.quorum {
+	if answered < l.quorum() {
 		return in, l.silent("inspect", resource, causes)
 	}
 	return in, nil
@@ -143,7 +143,10 @@ func (i *Inspection) unmark() {
 	}
 }
 
-// look asks all nodes at once. Its own timer and ctx bound the wait, not the
+// errUnlisted is a node that was not asked.
+var errUnlisted = errors.New("the cluster's list does not have it")
+
+// look asks all nodes of the list at once. Its own timer and ctx bound the wait, not the
 // sockets: a client that is not ours may read for much longer, and go-redis
 // notices no cancellation while it reads. A call that is left behind ends by its
 // client's bounds; Close waits for it.
@@ -153,15 +156,20 @@ func (l *core) look(ctx context.Context, in *Inspection) {
 		said NodeInspection
 	}
 	answers := make(chan answer, len(l.nodes))
+	list := l.tracker.List()
+	asked := list.Indexes(len(l.nodes))
 	for i, n := range l.nodes {
-		in.Nodes[i].Name = n.Name
+		if in.Nodes[i].Name = n.Name; !list.Has(i) {
+			in.Nodes[i].Err = errUnlisted
+			continue
+		}
 		l.looks.Go(func() { answers <- answer{i, inspectNode(ctx, n, in.Key)} })
 	}
 	limit := l.clock.NewTimer(mostQuestions * l.cfg.nodeTimeout)
 	defer limit.Stop()
 	var why error
 	heard := uint64(0) // one bit each
-	for missing := len(l.nodes); missing > 0 && why == nil; {
+	for missing := len(asked); missing > 0 && why == nil; {
 		select {
 		case a := <-answers:
 			in.Nodes[a.node] = a.said
@@ -173,7 +181,7 @@ func (l *core) look(ctx context.Context, in *Inspection) {
 			why = fault.OfContext(ctx)
 		}
 	}
-	for i := range in.Nodes {
+	for _, i := range asked {
 		if heard&(1<<i) == 0 {
 			in.Nodes[i].Err = why
 		}

@@ -41,7 +41,6 @@ type core struct {
 	clock    *clock.Clock
 	names    []string // of the nodes
 	nodes    []*node.Node
-	quorum   int
 	tracker  *membership.Tracker
 	queue    *queue.Queue
 	presence *queue.Presence
@@ -56,6 +55,9 @@ type core struct {
 	closing  context.Context //nolint:containedctx // it ends when Close begins, for those that wait and for those functions
 	shut     context.CancelFunc
 }
+
+// quorum is the size of one, of the list that the Locker goes by.
+func (l *core) quorum() int { return l.tracker.List().Quorum(len(l.nodes)) }
 
 // leaveLine takes the entry for a name off these nodes, in the line of its kind.
 func (l *core) leaveLine(key string, shared bool, nodes []*node.Node) {
@@ -102,6 +104,7 @@ func (l *core) silent(op, resource string, causes []error) *QuorumError {
 	for i, cause := range causes {
 		votes[i].Outcome = node.Classify(cause)
 	}
+	l.tracker.List().Leave(votes)
 	e := quorumError(op, resource, ErrNoQuorum, nil, l.names, votes, causes)
 	if quorum.Count(votes).Granted >= e.Quorum {
 		e.cause = errors.New("what they show may be a lock by another list of nodes, one on nodes that do not answer, or one that was not seen twice in time, as on a busy machine")

@@ -147,14 +147,14 @@ func (l *Locker) warmUp(ctx context.Context) error {
 				causes[i] = cause
 			}
 		}
-		met = met || answered >= l.quorum // the last round may have had no time to be sent
+		met = met || answered >= l.quorum() // the last round may have had no time to be sent
 		now := l.clock.Now()
 		if answered == len(r.Votes) || met && now >= until {
 			return nil
 		}
 		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.Votes, unreached(causes, now.Sub(began)))
-		late := now >= until && (now >= longest || answered+slow < l.quorum)
-		hopeless := fault.Hopeless(len(causes), l.quorum, func(i int) error {
+		late := now >= until && (now >= longest || answered+slow < l.quorum())
+		hopeless := fault.Hopeless(len(causes), l.quorum(), func(i int) error {
 			if errors.Is(failed.Nodes[i].Err, membership.ErrNextList) {
 				return nil // Cluster.Change wants this client, and mends it
 			}

@@ -49,8 +49,8 @@ type NodeResult struct {
 type QuorumError struct {
 	Op       string // acquire, extend, release, open, inspect, check, revoke
 	Resource string
-	Quorum   int // how many nodes it takes
-	Nodes    []NodeResult
+	Quorum   int          // how many nodes it takes
+	Nodes    []NodeResult // of the list that the Locker went by
 
 	sentinel error
 	cause    error // why a quorum that granted was not enough
@@ -100,14 +100,18 @@ func (e *QuorumError) Unwrap() []error {
 // quorumError puts a round's votes and their causes into words.
 func quorumError(op, resource string, sentinel, cause error, names []string, votes []quorum.Vote, causes []error) *QuorumError {
 	e := &QuorumError{
-		Op: op, Resource: resource, Quorum: quorum.Size(len(names)),
-		Nodes: make([]NodeResult, len(names)), sentinel: sentinel, cause: cause,
+		Op: op, Resource: resource, Quorum: quorum.Needed(votes),
+		sentinel: sentinel, cause: cause,
 	}
 	for i, name := range names {
-		e.Nodes[i] = NodeResult{Name: name, Outcome: Outcome(votes[i].Outcome)}
-		if causes != nil {
-			e.Nodes[i].Err = causes[i]
+		if votes[i].Outcome == quorum.Unlisted {
+			continue
 		}
+		n := NodeResult{Name: name, Outcome: Outcome(votes[i].Outcome)}
+		if causes != nil {
+			n.Err = causes[i]
+		}
+		e.Nodes = append(e.Nodes, n)
 	}
 	return e
 }

@@ -58,7 +58,7 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 	first, _ := nodes[0].(*redis.Client)
 	cfg.chance = chance.Of(first)
 	l := &core{
-		cfg: cfg, clock: clock.New(), names: names, quorum: quorum.Size(len(nodes)), queue: queue.New(cfg.turns), requests: hold.NewRequests(),
+		cfg: cfg, clock: clock.New(), names: names, queue: queue.New(cfg.turns), requests: hold.NewRequests(),
 	}
 	l.closing, l.shut = context.WithCancel(context.Background())
 	l.clock.WallOff(clock.WallOf(first))
@@ -93,6 +93,10 @@ func newLocker(nodes []redis.UniversalClient, cfg config, err error) (*Locker, e
 		Causes: hold.Causes{hold.Released: ErrReleased, hold.MaxHeld: ErrMaxHold, hold.Closed: ErrClosed, hold.Lapsed: errLapsed},
 	})
 	l.watcher = observe.New(observe.Config{Nodes: l.nodes, Clock: l.clock, Go: l.looks.Go, Closing: l.closing.Done()})
+	l.tracker.OnList(func() {
+		l.keeper.Relisted()
+		l.queue.Relisted()
+	})
 	for _, n := range l.nodes {
 		go n.Write()
 	}

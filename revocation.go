@@ -81,7 +81,7 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.acquirer.Settled()
-	c := revokeCall{locker: l.core, resource: resource, key: key}
+	c := revokeCall{locker: l.core, resource: resource, key: key, request: revocation.Request{List: l.tracker.List()}}
 	err = c.run(ctx)
 	if _, whole := err.(*QuorumError); err == nil || whole { //nolint:errorlint // it says all by itself
 		return err
@@ -167,7 +167,7 @@ func (c *revokeCall) interrupted(err error) error {
 	}
 	c.mu.Unlock()
 	err = fmt.Errorf("%s: %w", said, err)
-	if c.causes == nil || c.answered() >= c.locker.quorum || errors.Is(err, ErrClosed) {
+	if c.causes == nil || c.answered() >= c.locker.quorum() || errors.Is(err, ErrClosed) {
 		return err
 	}
 	return errors.Join(err, fault.Within(c.locker.silent("revoke", c.resource, c.causes)))

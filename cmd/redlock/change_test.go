@@ -55,7 +55,9 @@ func TestNodesChangeGoesOnAfterAKill(t *testing.T) {
 			next(nodes)
 		}
 	}
-	run(t, both, "exec", "--node-timeout", "1s", "orders/42", "--", "true").want(t, 78, "generation 3")
+	lock := []string{"exec", "--node-timeout", "1s", "--ttl", "2s", "orders/42", "--", "true"}
+	run(t, both, lock...).want(t, 0)
+	run(t, one, lock...).want(t, 78, "its list is of 1 node ("+servers[1].Addr()+"), generation ")
 	run(t, other, args()...).want(t, 0, "member")
 }
 

@@ -91,9 +91,9 @@ func changeCommand(a *app) cli.Command {
 		About: `Changes the cluster's configuration while clients run: adds empty servers, takes nodes out,
 dead or alive, sets the longest lease that anyone may take, turns strict recovery on or off.
 --nodes is the list as it is; it may name the nodes to add already. A list changes by one node
-at a time, additions first, and each step takes the longest lease. Clients of the list go on
-until the next step: give them the new one before that. While clients still have the list before,
-it names them and does nothing; --close refuses those for good.
+at a time, additions first, and each step takes the longest lease. Clients that have the new
+nodes already go by the new list. Others go on until the next step: while some are at work it
+names them and does nothing; --close refuses those for good.
 A lock with a longer lease than the new --max-ttl is lost when it would be renewed.
 Run it again after any interruption, from anywhere: it finishes what was begun.
 Do not empty and start a server that was removed while a client has a list with it.`,

@@ -283,7 +283,7 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 			outside++
 		case redlock.NodeForeign, redlock.NodeMisconfigured: // no wait brings those in
 			outside++
-		case redlock.NodeMember, redlock.NodeUnreachable:
+		case redlock.NodeMember, redlock.NodeUnreachable, redlock.NodeUnlisted:
 		}
 	}
 	wait = wait || timeout > 0 // nobody bounds a wait that is not wanted

@@ -15,7 +15,7 @@ import (
 
 // New makes an Acquirer; it sends nothing.
 func New(c Config) *Acquirer {
-	b := &base{Config: c, quorum: quorum.Size(len(c.Nodes)), firsts: permits{free: firstPermits}, asks: permits{free: askPermits}}
+	b := &base{Config: c, firsts: permits{free: firstPermits}, asks: permits{free: askPermits}}
 	r := &Releases{b}
 	return &Acquirer{
 		base: b, Releases: r, attempts: &attempter{b, r},
@@ -155,6 +155,9 @@ func (a *Acquirer) tryToHoldSlot(ctx context.Context, key string, t Terms) (Succ
 // retryAfterLook makes Try's attempts.
 func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Success, *Failure)) (Success, error) {
 	g, f := attempt()
+	if f != nil && a.relisted(f) { // the first of a process: its list was not known
+		g, f = attempt()
+	}
 	failed := 0
 	if f != nil {
 		if failed = 1; a.lookAgain(ctx, f) {
@@ -174,6 +177,9 @@ func (a *Acquirer) retryAfterLook(ctx context.Context, attempt func() (Success, 
 // vote. It tells whether another attempt would end otherwise, since such a node may vote by
 // now. A refusal for any other reason stands as it is.
 func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
+	if a.relisted(f) {
+		return true
+	}
 	if f.Sentinel != fault.ErrNoQuorum { //nolint:errorlint // it is one of two
 		return false
 	}
@@ -188,6 +194,9 @@ func (a *Acquirer) lookAgain(ctx context.Context, f *Failure) bool {
 	}
 	return false
 }
+
+// relisted reports whether the nodes decided an attempt by another list than the Locker goes by now.
+func (a *Acquirer) relisted(f *Failure) bool { return f.Sentinel != nil && f.List != a.Tracker.List() }
 
 // standingChanged tells whether a judged node may vote by now, or is known by now not to
 // vote for good, which its refusal is to say.
@@ -236,7 +245,7 @@ func (acq *acquisition) run(ctx context.Context, given *queue.Transfer) (Success
 				last = nil
 			}
 			return Success{}, acq.a.Door.Ended(acq.name.Key, joined(failed.Cause, last))
-		case (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
+		case acq.a.relisted(failed), (acq.failed == 1 || failed.hopeless()) && acq.a.lookAgain(ctx, failed):
 			continue // at once: a node that abstained may vote by now
 		case failed.hopeless():
 			return Success{}, failed.Words

@@ -97,8 +97,9 @@ type Failure struct {
 	Sentinel error // ErrNotAcquired or ErrNoQuorum; nil if Cause ended it, and not the nodes
 	Cause    error // nil if the votes say it all
 	Votes    []quorum.Vote
-	Causes   []error // of the votes; nil if none has one
-	Words    error   // what the Door made of it
+	Causes   []error     // of the votes; nil if none has one
+	Words    error       // what the Door made of it
+	List     quorum.List // that the attempt went by
 }
 
 // cause is why node i voted as it did; nil if that is not known.
@@ -112,7 +113,8 @@ func (f *Failure) cause(i int) error {
 // hopeless tells whether so many nodes refuse for good that waiting can't bring the
 // lock.
 func (f *Failure) hopeless() bool {
-	return fault.Hopeless(len(f.Votes), quorum.Size(len(f.Votes)), f.cause)
+	listed := f.List.Indexes(len(f.Votes))
+	return fault.Hopeless(len(listed), quorum.Size(len(listed)), func(k int) error { return f.cause(listed[k]) })
 }
 
 // stripes is how many stripes the names have for what is remembered of them.
@@ -122,7 +124,6 @@ const stripes = 256
 // names, and the calls that Close waits for.
 type base struct {
 	Config
-	quorum int
 
 	waitedFor [stripes]atomic.Int64  // when a name of that stripe was last waited for; 0 if never
 	foreignOn [stripes]atomic.Int64  // when a holder of such a name was last seen whose value is not ours
@@ -240,10 +241,14 @@ func (a *base) newClaim(key string, ttl time.Duration, label string, start clock
 		TTL: clock.Milliseconds(ttl), Hint: max(a.Hints.Hint(), int64(floor)), //nolint:gosec // below 2^53
 	}
 	c.Rounds = 1
+	c.GoBy(a.Tracker.List())
 	c.Stand(start, 0)
 	c.MarkNodes(len(a.Nodes))
 	return c
 }
+
+// quorum is the size of one, of the list that the Locker goes by.
+func (a *base) quorum() int { return a.Tracker.List().Quorum(len(a.Nodes)) }
 
 // labelOf is the label that newClaim was given for a claim.
 func (a *base) labelOf(c *round.Claim) string {

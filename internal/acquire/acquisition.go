@@ -213,7 +213,7 @@ func (acq *acquisition) countKept() {
 			kept++
 		}
 	}
-	if kept == 0 || kept+granted < quorum.Size(len(acq.votes)) {
+	if kept == 0 || kept+granted < quorum.Needed(acq.votes) {
 		acq.kept = 0
 		return
 	}
@@ -255,7 +255,7 @@ func (acq *acquisition) finish() {
 
 // rest waits for a hint, or until it is time to look without one.
 func (acq *acquisition) rest(ctx context.Context) error {
-	if t := quorum.Count(acq.votes); t.Granted+t.Taken >= acq.a.quorum {
+	if t := quorum.Count(acq.votes); t.Granted+t.Taken >= quorum.Needed(acq.votes) {
 		acq.permit.end()
 	}
 	if acq.hints != 0 { // they came too late for the last attempt

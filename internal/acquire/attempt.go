@@ -84,8 +84,10 @@ func slotStage(r *round.Round) func([]quorum.Vote) round.Stage {
 
 // acquireRound sends the acquires of a round, and makes of its end what conclude does.
 func (a *attempter) acquireRound(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper) (Success, *Failure) {
-	for _, n := range a.Nodes {
-		n.SubmitAcquire(r)
+	for i, n := range a.Nodes {
+		if r.List.Has(i) {
+			n.SubmitAcquire(r)
+		}
 	}
 	judge := round.AcquireStage
 	if r.Claim.Slot() != nil {
@@ -105,6 +107,7 @@ func (a *attempter) ended(key string, cause error) *Failure {
 func (a *attempter) conclude(ctx context.Context, r *round.Round, ttl time.Duration, w *round.Sleeper, s round.Stage, err error) (Success, *Failure) {
 	g, f := a.judge(ctx, r, ttl, w, s, err)
 	if f != nil {
+		f.List = r.List
 		f.Words = a.Door.Refused(ctx, r.Claim.Key, r.Start, r.Claim.Rounds, f)
 		a.Settled()
 	}
@@ -142,7 +145,7 @@ func (a *attempter) succeed(ctx context.Context, r *round.Round, ttl time.Durati
 	}
 	var unclaimed error
 	if why == nil && !a.Nodes[0].Cfg.Unprotected {
-		unclaimed = a.Tracker.Claimed(ctx, a.Timeout)
+		unclaimed = a.Tracker.Claimed(ctx, a.Timeout, g.Start)
 		why = unclaimed
 	}
 	if why == nil {
@@ -158,7 +161,7 @@ func (a *attempter) succeed(ctx context.Context, r *round.Round, ttl time.Durati
 	sentinel := fault.ErrNoQuorum
 	switch answered := quorum.Count(r.Votes); {
 	case unclaimed != nil:
-	case answered.Granted+answered.Taken >= a.quorum:
+	case answered.Granted+answered.Taken >= quorum.Needed(r.Votes):
 		sentinel = fault.ErrNotAcquired
 	default:
 		why = nil
@@ -206,6 +209,7 @@ func (a *attempter) settle(c *round.Claim, votes []quorum.Vote, w *round.Sleeper
 		case quorum.NeedsRaise(v, t):
 		case v.Outcome == quorum.Granted:
 			r.Votes[i] = v
+		case v.Outcome == quorum.Unlisted:
 		default:
 			r.Votes[i].Outcome = quorum.Failed
 		}
@@ -225,7 +229,7 @@ func (a *attempter) raised(ctx context.Context, r *round.Round, t quorum.Token, 
 	}
 	_, err := r.Await(ctx, a.Clock, bound, round.RaiseStage(t), nil)
 	r.Close()
-	if err == nil && quorum.SameToken(r.Votes, t) >= a.quorum {
+	if err == nil && quorum.SameToken(r.Votes, t) >= quorum.Needed(r.Votes) {
 		return t, nil
 	}
 	for _, v := range r.Votes { // also of a node whose counter was above it
@@ -278,12 +282,12 @@ func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleep
 	r.Raise = int64(t) //nolint:gosec // below 2^53
 	for i, v := range last.Votes {
 		switch v.Outcome {
-		case quorum.Granted, quorum.Pending, quorum.Unknown:
+		case quorum.Granted, quorum.Pending, quorum.Unknown, quorum.Unlisted:
 		case quorum.Taken, quorum.Abstained, quorum.Failed:
 			r.Votes[i].Outcome = quorum.Failed
 		}
 	}
-	if quorum.Count(r.Votes).Pending < a.quorum {
+	if quorum.Count(r.Votes).Pending < quorum.Needed(r.Votes) {
 		return nil
 	}
 	r.Claim.Rounds++
@@ -298,13 +302,13 @@ func (a *attempter) raiseAgain(last *round.Round, t quorum.Token, w *round.Sleep
 // vouched is why the grants of the round are worth less than a quorum; nil if they are not. A
 // grant counts if its node was not found to have stepped or forgotten since the round began.
 func (a *attempter) vouched(c *round.Claim, start clock.Instant) error {
-	set, cause := c.Set(), errUncounted
+	set, cause := c.Set(), errUncounted // of its list
 	for i, n := range a.Nodes {
 		if why := n.DoubtedSince(start); why != nil {
 			set, cause = set&^(1<<i), fmt.Errorf("%s: %w", n.Name, why)
 		}
 	}
-	if bits.OnesCount64(set) < a.quorum {
+	if bits.OnesCount64(set) < c.List().Quorum(len(a.Nodes)) {
 		return cause
 	}
 	return nil

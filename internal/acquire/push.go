@@ -119,7 +119,7 @@ func (acq alone) stand(ctx context.Context, position int64) (Success, *Failure) 
 // rests tells whether the attempt stays open, and waits: a quorum has answered, and no
 // node granted.
 func (acq alone) rests(r *round.Round, step grant.Step) bool {
-	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= acq.a.quorum
+	return step == grant.Rest && quorum.Count(r.SoFar()).Taken >= r.List.Quorum(len(acq.a.Nodes))
 }
 
 // takeOver goes on with the attempt that the release before put in line.
@@ -166,7 +166,7 @@ func (acq alone) refused(ctx context.Context, r *round.Round, began clock.Instan
 	waits := r.Unanswered()
 	acq.hints |= waits &^ acq.begun // the reply that is out may be older than the call, and long in coming
 	acq.begun = waits
-	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: acq.votes, Causes: causes}
+	f := &Failure{Sentinel: fault.ErrNotAcquired, Votes: acq.votes, Causes: causes, List: r.List}
 	acq.a.Door.Polled(acq.votes)
 	f.Words = acq.a.Door.Refused(ctx, acq.name.Key, began, 1, f)
 	return f
@@ -187,6 +187,8 @@ func (acq alone) gatherOpen(ctx context.Context, r *round.Round) (grant.Step, er
 		}
 		step, nodes, granted, all := r.Next(acq.permit.held)
 		switch {
+		case step != grant.Hold && r.List != acq.a.Tracker.List():
+			return grant.GiveBack, nil // it begins anew, by the list of now
 		case step == grant.Ask && nodes == 0 && acq.mayAsk(w):
 			continue
 		case step == grant.Ask && nodes == 0: // it waits until it may, or for the rest of a grant

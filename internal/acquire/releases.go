@@ -29,6 +29,7 @@ func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *rou
 		if w, recorded := a.Queue.Next(c.Key); w != nil {
 			start := a.Clock.Start()
 			next := a.newClaim(c.Key, w.TTL, w.Label, start, 0)
+			next.GoBy(c.List()) // by which the nodes pass it on: the list may have changed since
 			next.Inherit(c, recorded)
 			w.Give(a.handover(next, start, a.releaseOf(c, lease, next.Rollback(), r)))
 			return
@@ -49,7 +50,7 @@ func (a *Releases) HandOn(c *round.Claim, lease time.Duration, pass bool, r *rou
 // line, behind all other waiters. With calls it calls the first of them instead of granting.
 // It returns false where no goroutine here goes on like that.
 func (a *Releases) goOn(old *round.Claim, lease time.Duration, calls bool, r *round.Round) bool {
-	if a.Presence.Subscribed() < a.quorum || !a.Enter() { // it could not be told
+	if a.Presence.Subscribed() < a.quorum() || !a.Enter() { // it could not be told
 		return false
 	}
 	to, name, entry := a.Queue.GoesOn(old.Key, *old.QueueOwner() != "")
@@ -115,6 +116,7 @@ func (a *Releases) handSlot(old *round.Claim, lease time.Duration, r *round.Roun
 		slot.Left.Store(true) // its asks, if it comes to any, put nobody in line
 		c.TakeSlot(slot)
 		c.KeepPlace()
+		c.GoBy(old.List())
 		return a.handover(c, start, a.releaseOf(old, lease, old.Rollback(), r))
 	})
 	if !handed {

@@ -219,6 +219,7 @@ func (s *multiAttempt) conclude(ctx context.Context, p *part, key string) Answer
 		g.Turn = First
 		return Answer{Success: g}
 	}
+	f.List = p.round.List
 	f.Words = s.a.Door.Refused(ctx, key, p.round.Start, p.round.Claim.Rounds, f)
 	s.a.Settled()
 	s.done(key)

@@ -150,7 +150,7 @@ func (d *doctor) readRecords() []membership.Observation {
 func (d *doctor) view() membership.View {
 	c := membership.NewConfig(d.names, d.cfg.MaxTTL, d.cfg.StrictRecovery)
 	c.Pin = d.cfg.Pin
-	return membership.NewView(c, slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
+	return membership.NewView(c.GoingBy(d.seen), slices.Clone(d.seen), make([]membership.Wait, len(d.names)))
 }
 
 // record judges whether a node's record could be read at all.
@@ -191,6 +191,7 @@ func (d *doctor) membership() {
 			d.find(SeverityInfo, i, aboutBehind, "%s", why)
 		case membership.Blank, membership.Joining: // below, beside what keeps it out
 		case membership.Unreachable: // told already
+		case membership.Unlisted: // it is asked for nothing
 		}
 	}
 	d.list(v)
@@ -200,7 +201,7 @@ func (d *doctor) membership() {
 			ids = append(ids, fmt.Sprintf("%s on %d", k.ID, k.Nodes))
 		}
 		d.find(SeverityError, -1, aboutNoCluster, "no cluster is on a quorum (%d of %d) of the nodes: %s",
-			quorum.Size(len(d.names)), len(d.names), strings.Join(ids, ", "))
+			quorum.Size(len(v.Sorted())), len(v.Sorted()), strings.Join(ids, ", "))
 	}
 	for i := range v.Nodes {
 		if state, why := v.Standing(i); state == membership.Blank {
@@ -262,7 +263,7 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 		why = v.Hindered(i, why)
 	case obstacle != "":
 		why += "; and " + strings.TrimSuffix(obstacle, ": ") // of a node that does not answer the cause is told already
-	case len(v.Members(i, 0)) < quorum.Size(len(d.names)): // a new cluster: the next client waits for its first lock
+	case len(v.Members(i, 0)) < quorum.Size(len(v.Sorted())): // a new cluster: the next client waits for its first lock
 		about, quiet = aboutBlank, true
 	default:
 		about, quiet = aboutForgot, quiet || d.waits[i]

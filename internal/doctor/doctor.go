@@ -162,9 +162,9 @@ func (d *doctor) report() Report {
 	r.Votes = d.votes()
 	founded := func(o membership.Observation) bool { return o.Recorded }
 	torn := func(f Finding) bool { return f.Code == FindingNoCluster } // it says so already
-	if least := quorum.Size(len(d.names)); r.Votes < least && !slices.ContainsFunc(d.findings, torn) &&
+	if least := quorum.Size(len(d.view().Sorted())); r.Votes < least && !slices.ContainsFunc(d.findings, torn) &&
 		(r.Answered < least || slices.ContainsFunc(d.seen, founded)) {
-		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.names), least)
+		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.view().Sorted()), least)
 	}
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
@@ -181,7 +181,7 @@ func (d *doctor) votes() (n int) {
 		state, _ := v.Standing(i)
 		votes := state == membership.Member || state == membership.Behind
 		refuses := func(x failedUse) bool { return !x.wakes && x.use != waitInLine }
-		if e.err == nil && (votes || d.cfg.Unprotected) && (d.cfg.TrustClocks || !node.IsReply(e.timeErr)) && !slices.ContainsFunc(e.faults, refuses) {
+		if e.err == nil && slices.Contains(v.Sorted(), d.names[i]) && (votes || d.cfg.Unprotected) && (d.cfg.TrustClocks || !node.IsReply(e.timeErr)) && !slices.ContainsFunc(e.faults, refuses) {
 			n++
 		}
 	}

@@ -131,7 +131,7 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	in(5, infoSays(redisVersion, "redis_version:6.2.1"))
 	in(6, password(""))
 	in(7, server("--cluster-enabled", "yes"))
-	plantRecord(t, clients[8:9], 12, "names", "a\nb\nc")
+	plantRecord(t, clients[8:9], 12, "names", "a\nb\nelsewhere")
 	plantRecord(t, clients[9:10], 12, "format", "9")
 	plantRecord(t, clients[10:11], 12, "gone", "1")
 	plantRecord(t, clients[11:], 12, "maxttl", "60000")

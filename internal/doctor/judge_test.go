@@ -313,7 +313,7 @@ var judged = []struct {
 	{"two lists found at once", all(records("01", "cluster", "y"), records("23", "cluster", "z"), unfounded("4")), "error no-cluster: Give all clients the same list; info blank 4"},
 	{"a change that has begun", records("01234", "gen", "2", "settled", "1"), "warning list-change: Run redlock nodes change with that"},
 	{"a node with an earlier list", records("0123", "gen", "2"), "info list-change 4: Nothing"},
-	{"an older list than the nodes'", records("01234", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd\ne", "before_maxttl", "30000"), "warning old-list: Give them the latest list"},
+	{"an older list than the nodes'", records("01234", "gen", "2", "names", "a\nb\nc\nd\ne\nf", "before", "a\nb\nc\nd\ne", "before_maxttl", "30000"), "warning old-list: Give them the latest list"},
 	{"clients with an older list", all(records("01234", "gen", "2"), straggles("2 60 host:1", "2 60 host:2", "1 60 host:3", "2 60")), "info old-list; info old-list: nodes change --close"},
 	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "error other-n 4: by the same names"},
 	{"a node that restarted", records("4", "run", "another"), "warning blank 4: redlock nodes join --wait"},

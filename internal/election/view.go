@@ -65,6 +65,7 @@ type Hint struct {
 
 // View is what was seen of one name.
 type View struct {
+	list    quorum.List // that the observer goes by: no other node is counted
 	nodes   []sight
 	hints   []Hint // by node, of each the one with the largest token
 	settled Hint   // what a quorum of the nodes hinted
@@ -74,6 +75,9 @@ type View struct {
 func NewView(nodes int) *View {
 	return &View{nodes: make([]sight, nodes), hints: make([]Hint, nodes)}
 }
+
+// GoBy has the view count the nodes of this list.
+func (v *View) GoBy(list quorum.List) { v.list = list }
 
 // Look takes in a look at node i that was answered. The looks at a node come one after
 // another. One that was not answered is none: what was seen before grows old.
@@ -93,12 +97,12 @@ func (v *View) Hint(i int, h Hint) {
 	}
 	v.hints[i] = h
 	same := 0
-	for _, other := range v.hints {
-		if other == h {
+	for k, other := range v.hints {
+		if other == h && v.list.Has(k) {
 			same++
 		}
 	}
-	if same >= quorum.Size(len(v.nodes)) && h.Token > v.settled.Token {
+	if same >= v.list.Quorum(len(v.nodes)) && h.Token > v.settled.Token {
 		v.settled = h
 	}
 }
@@ -133,10 +137,10 @@ type Verdict struct {
 
 // Judge says what the looks come to now. It is never older than Stale.
 func (v *View) Judge(now clock.Instant) Verdict {
-	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}
+	q, lists, shown := v.list.Quorum(len(v.nodes)), [][]int{v.list.Indexes(len(v.nodes))}, []Reading{{}}
 	for i := range v.nodes {
 		s := &v.nodes[i]
-		if !s.fresh(now) {
+		if !s.fresh(now) || !v.list.Has(i) {
 			continue
 		}
 		if lists, shown = append(lists, s.lists...), append(shown, s.Reading); v.count(s.Reading, now) < q {
@@ -156,7 +160,7 @@ func (v *View) Judge(now clock.Instant) Verdict {
 		}
 	}
 	for _, r := range shown {
-		if r.Kind != Free && quorum.Open(len(v.nodes), lists, func(i int) bool { return !v.nodes[i].fresh(now) || v.nodes[i].Reading == r }) {
+		if r.Kind != Free && quorum.Open(lists, func(i int) bool { return !v.nodes[i].fresh(now) || v.nodes[i].Reading == r }) {
 			return Verdict{State: Unknown}
 		}
 	}
@@ -166,7 +170,7 @@ func (v *View) Judge(now clock.Instant) Verdict {
 // count is how many nodes showed this lately.
 func (v *View) count(r Reading, now clock.Instant) (n int) {
 	for i := range v.nodes {
-		if s := &v.nodes[i]; s.fresh(now) && s.Reading == r {
+		if s := &v.nodes[i]; s.fresh(now) && s.Reading == r && v.list.Has(i) {
 			n++
 		}
 	}
@@ -179,11 +183,11 @@ func (v *View) held(owner string, now clock.Instant) (at clock.Instant, ok bool)
 	for i := range v.nodes {
 		t, n := v.nodes[i].last, 0
 		for k := range v.nodes {
-			if v.nodes[k].had(owner, t) {
+			if v.nodes[k].had(owner, t) && v.list.Has(k) {
 				n++
 			}
 		}
-		if n >= quorum.Size(len(v.nodes)) && now.Sub(t) <= Stale && (!ok || t > at) {
+		if n >= v.list.Quorum(len(v.nodes)) && now.Sub(t) <= Stale && (!ok || t > at) {
 			at, ok = t, true
 		}
 	}
@@ -194,7 +198,7 @@ func (v *View) held(owner string, now clock.Instant) (at clock.Instant, ok bool)
 func (v *View) since(r Reading, now clock.Instant) clock.Instant {
 	at := now
 	for i := range v.nodes {
-		if s := &v.nodes[i]; s.fresh(now) && s.Reading == r {
+		if s := &v.nodes[i]; s.fresh(now) && s.Reading == r && v.list.Has(i) {
 			at = min(at, s.last)
 		}
 	}

@@ -115,6 +115,16 @@ func (a *Attempt) granted() (nodes uint64) {
 	return nodes
 }
 
+// unlisted is the nodes that are not counted, one bit each.
+func (a *Attempt) unlisted() (nodes uint64) {
+	for i, v := range a.Votes {
+		if v.Outcome == quorum.Unlisted {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
 // Step is what an attempt does next.
 type Step uint8
 
@@ -130,8 +140,8 @@ const (
 
 // Next is what to do now. Ask is followed by Asked.Ask and another Next.
 func (a *Attempt) Next() (s Step, nodes uint64, t quorum.Token) {
-	tally, q := quorum.Count(a.Votes), quorum.Size(len(a.Votes))
-	due := a.Due(a.All && tally.Granted < q, len(a.Votes), a.granted())
+	tally, q := quorum.Count(a.Votes), quorum.Needed(a.Votes)
+	due := a.Due(a.All && tally.Granted < q, len(a.Votes), a.granted()|a.unlisted())
 	if tally.Granted >= q {
 		return a.settle(q)
 	}
@@ -158,13 +168,13 @@ func (a *Attempt) settle(q int) (s Step, nodes uint64, t quorum.Token) {
 	if verdict == quorum.Settled {
 		return Hold, 0, t
 	}
-	equal := 0
+	equal, tally := 0, quorum.Count(a.Votes)
 	for _, v := range a.Votes {
 		if v.Outcome == quorum.Granted {
 			equal = max(equal, quorum.SameToken(a.Votes, v.Token))
 		}
 	}
-	if !a.All && equal+len(a.Votes)-quorum.Count(a.Votes).Granted >= q || a.Unplaced || a.Told&a.Out != 0 {
+	if !a.All && equal+tally.Listed-tally.Granted >= q || a.Unplaced || a.Told&a.Out != 0 {
 		return Wait, 0, t
 	}
 	return Raise, 0, t
@@ -179,7 +189,7 @@ func (a *Attempt) LeaseUntil(t quorum.Token) (clock.Instant, bool) {
 			ends = append(ends, a.Until[i])
 		}
 	}
-	q := quorum.Size(len(a.Votes))
+	q := quorum.Needed(a.Votes)
 	if len(ends) < q {
 		return 0, false
 	}

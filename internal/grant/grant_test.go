@@ -194,7 +194,7 @@ func TestPlaceOf(t *testing.T) {
 		{"one granted with no less", []grant.Standing{place(-9), place(9), {}}, 10, 0b111, true},
 		{"too few", []grant.Standing{place(7), {}, place(0)}, 0, 0, false},
 	} {
-		if at, tell, ok := grant.PlaceOf(c.said); at != c.place || tell != c.tell || ok != c.ok {
+		if at, tell, ok := grant.PlaceOf(c.said, quorum.Size(len(c.said))); at != c.place || tell != c.tell || ok != c.ok {
 			t.Errorf("%s: got %d, %b, %t; want %d, %b, %t", c.name, at, tell, ok, c.place, c.tell, c.ok)
 		}
 	}

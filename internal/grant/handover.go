@@ -23,8 +23,9 @@ func StandingOf(more int64) Standing {
 // nodes, and the nodes that have to be told of it by an ask. It is the largest of a
 // quorum; a grant counts as one behind its token. So it is behind everybody who stood on
 // a quorum before. A grant with a smaller token is told as well: one who comes next must
-// not get a place before it there. It is false while fewer than a quorum said one.
-func PlaceOf(said []Standing) (place int64, tell uint64, ok bool) {
+// not get a place before it there. It is false while fewer said one than
+// are needed for a quorum.
+func PlaceOf(said []Standing, needed int) (place int64, tell uint64, ok bool) {
 	n := 0
 	for _, s := range said {
 		at := s.at()
@@ -33,7 +34,7 @@ func PlaceOf(said []Standing) (place int64, tell uint64, ok bool) {
 		}
 		place = max(place, at)
 	}
-	if n < quorum.Size(len(said)) {
+	if n < needed {
 		return 0, 0, false
 	}
 	for i, s := range said {

@@ -50,13 +50,13 @@ func (sys *system) finds(s *state, p uint8) {
 			said[n] = grant.StandingOf(more)
 		}
 	}
-	place, tell, ok := grant.PlaceOf(said)
+	place, tell, ok := grant.PlaceOf(said, quorum.Size(len(said)))
 	switch {
 	case ok && me.place == 0:
 		me.place = number(place)
 	case ok:
 		place = int64(me.place)
-		_, tell, _ = grant.PlaceOf(said)
+		_, tell, _ = grant.PlaceOf(said, quorum.Size(len(said)))
 	case !out && me.phase == inLine:
 		sys.goBack(s, p)
 		return

@@ -178,8 +178,8 @@ func (h *Hold) doubt(start clock.Instant) {
 // discount takes one node out of what the hold stands on, if that is a round since then,
 // and ends the hold where that leaves no quorum.
 func (h *Hold) discount(node int, since clock.Instant, cause error) {
-	vouched, left := h.Claim.Discount(node, since)
-	if !vouched || left >= h.keeper.quorum {
+	vouched, left, list := h.Claim.Discount(node, since)
+	if !vouched || left >= list.Quorum(len(h.keeper.nodes)) {
 		return
 	}
 	h.endFor(Lost, h.keeper.Door.Doubted(left, cause), nil)
@@ -410,9 +410,12 @@ func (h *Hold) hasten() {
 	h.keeper.reschedule(h)
 }
 
-// missed tells whether a node has voted again since t and does not vouch for the hold: the
-// round that was sent at about t came too early for it.
+// missed tells whether a node has voted again since t and does not vouch for the hold, or its list
+// has not confirmed it: the round that was sent at about t came too early for it.
 func (h *Hold) missed(t clock.Instant) bool {
+	if h.Claim.List() != h.keeper.list() {
+		return true
+	}
 	for i, n := range h.keeper.nodes {
 		if clock.Instant(n.Returned.Load()) > t && !h.Claim.VouchedBy(i) {
 			return true

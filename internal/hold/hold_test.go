@@ -13,6 +13,7 @@ import (
 	"github.com/quorumkit/redlock/internal/acquire"
 	"github.com/quorumkit/redlock/internal/chance"
 	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/queue"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -44,7 +45,7 @@ func begin(t *testing.T, holds int, terms Terms) (*Keeper, *told, []*Hold) {
 	c, door := clock.New(), &told{}
 	k := NewKeeper(Config{
 		Acquirer: acquire.New(acquire.Config{
-			Clock: c, Queue: queue.New(1), Sleepers: round.NewSleepers(c), Chance: chance.Of((*redis.Client)(nil)),
+			Clock: c, Tracker: membership.NewTracker(membership.NewConfig(nil, 0, false), "", c), Queue: queue.New(1), Sleepers: round.NewSleepers(c), Chance: chance.Of((*redis.Client)(nil)),
 			Bound: func(ttl time.Duration) time.Duration { return ttl / 40 },
 		}),
 		Requests: NewRequests(), Watch: func() {}, Door: door,

@@ -90,10 +90,9 @@ type Refusal struct {
 // one timer, for any number of locks.
 type Keeper struct {
 	Config
-	clock  *clock.Clock
-	nodes  []*node.Node
-	quorum int
-	work   sync.WaitGroup // renewals under way
+	clock *clock.Clock
+	nodes []*node.Node
+	work  sync.WaitGroup // renewals under way
 
 	mu      sync.Mutex // guards the fields below, and due and place of every hold
 	holds   dueHeap
@@ -106,7 +105,7 @@ type Keeper struct {
 // NewKeeper makes a Keeper that has nothing to keep.
 func NewKeeper(c Config) *Keeper {
 	nodes := c.Acquirer.Nodes
-	return &Keeper{Config: c, clock: c.Acquirer.Clock, nodes: nodes, quorum: quorum.Size(len(nodes)), beside: map[string]int{}}
+	return &Keeper{Config: c, clock: c.Acquirer.Clock, nodes: nodes, beside: map[string]int{}}
 }
 
 // Terms are what a hold is made on.
@@ -256,6 +255,18 @@ func (k *Keeper) ConfirmOn(node int) {
 	}
 }
 
+// list is the one that the Locker goes by.
+func (k *Keeper) list() quorum.List { return k.Acquirer.Tracker.List() }
+
+// Relisted has all held locks go over to the list that the Locker goes by now.
+func (k *Keeper) Relisted() {
+	for _, h := range k.held() {
+		if h.Claim.List() != k.list() {
+			h.hasten()
+		}
+	}
+}
+
 // reschedule puts a held lock where its next date says.
 func (k *Keeper) reschedule(h *Hold) {
 	due := h.nextDue()
@@ -361,7 +372,7 @@ func (k *Keeper) send(holds []*Hold, ttls []time.Duration) *node.Extension {
 	for i, h := range holds {
 		claims[i], leases[i] = h.Claim, clock.Milliseconds(ttls[i])
 	}
-	return node.Extend(k.nodes, claims, leases, k.clock.Early())
+	return node.Extend(k.nodes, k.list(), claims, leases, k.clock.Early())
 }
 
 // renew makes one round for up to lua.ExtendBatchSize holds. One that no quorum

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Plans returns the next step to what an operator wants (NewChange), by a look at all nodes.
@@ -13,18 +12,11 @@ func (t *Tracker) Plans(ctx context.Context, w Wanted) (Change, error) {
 	return NewChange(t.View(), w)
 }
 
-// follow has this client go by the list in force, if its nodes include that, and has the nodes
-// that are coming wait from now on. What voted by another list is verified.
-func (t *Tracker) follow(list, coming []string) {
+// await has the nodes that are coming wait from now on.
+func (t *Tracker) await(coming []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.config.coming = coming; slices.Equal(t.config.sorted, list) || len(without(list, t.config.Names)) > 0 {
-		return
-	}
-	t.config.sorted = list
-	for i := range t.stale {
-		t.stale[i].Store(true)
-	}
+	t.config.coming = coming
 }
 
 // Change does of the change what can be done now, and returns what there is to wait for.
@@ -36,16 +28,16 @@ func (t *Tracker) Change(ctx context.Context, c *Change, fresh func() string) (T
 	}
 	defer done()
 	if len(c.Steps) == 0 {
-		t.follow(c.To.Names, nil)
+		t.await(nil)
 	} else if c.Ballot == 0 {
-		t.follow(c.From.Names, c.Fresh())
+		t.await(c.Fresh())
 	}
 	for {
 		t.LookAtAll(ctx, true)
 		next, turn := c.Next(t.View(), t.clock.Now())
 		*c = next
 		if turn.Stage >= Joined {
-			t.follow(turn.To.Names, without(c.Fresh(), turn.To.Names))
+			t.await(without(c.Fresh(), turn.To.Names))
 		}
 		var faults []error
 		did := false

@@ -202,7 +202,7 @@ func TestAnAcquisitionLooksWhereTheLastLookIsTooOld(t *testing.T) {
 				time.Sleep(after)
 				before := p.nodes[1].looked()
 				began := time.Now()
-				testkit.Must(t, p.Claimed(t.Context(), time.Second))
+				testkit.Must(t, p.Claimed(t.Context(), time.Second, 0))
 				if took := time.Since(began); waits && took != time.Second || !waits && took != 0 {
 					t.Errorf("MaxTTL %v, %s: it took %v; want it to wait for a look: %t", most, when, took, waits)
 				}
@@ -238,11 +238,11 @@ func TestWithoutALookInTimeNoVoteCounts(t *testing.T) {
 		done, err := p.Alone(t.Context())
 		testkit.Must(t, err)
 		time.Sleep(time.Minute)
-		if err := p.Claimed(t.Context(), time.Second); err == nil || !strings.Contains(err.Error(), "no node was looked at for 1m") {
+		if err := p.Claimed(t.Context(), time.Second, 0); err == nil || !strings.Contains(err.Error(), "no node was looked at for 1m") {
 			t.Errorf("got %v; want no vote to count", err)
 		}
 		done()
-		testkit.Must(t, p.Claimed(t.Context(), time.Second))
+		testkit.Must(t, p.Claimed(t.Context(), time.Second, 0))
 	})
 }
 
@@ -252,7 +252,7 @@ func TestAnAcquisitionWaitsForTwoNodeTimeoutsOnly(t *testing.T) {
 		p := newWatch(t, maxTTL)
 		time.Sleep(time.Minute)
 		began := time.Now()
-		testkit.Must(t, p.Claimed(t.Context(), 100*time.Millisecond))
+		testkit.Must(t, p.Claimed(t.Context(), 100*time.Millisecond, 0))
 		if took := time.Since(began); took < 200*time.Millisecond || took > 400*time.Millisecond {
 			t.Errorf("it took %v; want two node timeouts, and little more", took)
 		}
@@ -280,7 +280,7 @@ func TestAnAcquisitionWaitsForTheFirstLookAtEachNode(t *testing.T) {
 				}
 			}()
 			began := time.Now()
-			testkit.Must(t, p.Claimed(t.Context(), time.Second))
+			testkit.Must(t, p.Claimed(t.Context(), time.Second, 0))
 			if took := time.Since(began); took != c.took {
 				t.Errorf("%s: it took %v; want %v", what, took, c.took)
 			}
@@ -296,7 +296,7 @@ func TestAnAcquisitionThatIsOverWaitsForNoLook(t *testing.T) {
 		time.Sleep(time.Minute)
 		for what, p := range map[string]*party{"the last look is old": watched, "there was none": idleParty(membership.Observation{})} {
 			began := time.Now()
-			err := p.Claimed(ctx, time.Second)
+			err := p.Claimed(ctx, time.Second, 0)
 			if took := time.Since(began); took != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: got %v after %v; want it to end with its ctx", what, err, took)
 			}
@@ -338,7 +338,7 @@ func TestNoVoteCountsBesideABlankNodeThatLacksTheClaim(t *testing.T) {
 			testkit.Must(t, err)
 			defer done()
 			shows(p.Tracker, 2, p.clock.Now(), c.o)
-			err = p.Claimed(t.Context(), time.Second)
+			err = p.Claimed(t.Context(), time.Second, 0)
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: got %v; want %q", what, err, c.want)
 			}
@@ -359,13 +359,13 @@ func TestAnAcquisitionHasTheNodeClaimedAndOneThatTakesNoWritesHindersNobody(t *t
 			p.nodes[2].failsWith(full)
 			forgets("r2")
 			began := time.Now()
-			err := p.Claimed(t.Context(), time.Second)
+			err := p.Claimed(t.Context(), time.Second, 0)
 			if full != nil {
 				time.Sleep(3 * time.Second) // the loop has tried, too
-				testkit.Must(t, p.Claimed(t.Context(), time.Second))
+				testkit.Must(t, p.Claimed(t.Context(), time.Second, 0))
 				p.nodes[2].failsWith(nil)
 				forgets("r3")
-				began, err = time.Now(), p.Claimed(t.Context(), time.Second)
+				began, err = time.Now(), p.Claimed(t.Context(), time.Second, 0)
 			}
 			testkit.Must(t, err)
 			if took := time.Since(began); took > 2*time.Second {
@@ -384,7 +384,7 @@ func TestAnAcquisitionHasTheNodeClaimedAndOneThatTakesNoWritesHindersNobody(t *t
 func TestNoVoteCountsWhileWhatWasSeizedMayHaveLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newWatch(t, maxTTL)
-		testkit.Must(t, p.Claimed(t.Context(), time.Second))
+		testkit.Must(t, p.Claimed(t.Context(), time.Second, 0))
 		done, err := p.Alone(t.Context()) // the loop looks at nothing
 		testkit.Must(t, err)
 		defer done()
@@ -405,7 +405,7 @@ func TestNoVoteCountsWhileWhatWasSeizedMayHaveLocks(t *testing.T) {
 		wants := func(when string, left time.Duration) {
 			t.Helper()
 			look() // again
-			err := p.Claimed(t.Context(), time.Second)
+			err := p.Claimed(t.Context(), time.Second, 0)
 			if (err != nil) != (left > 0) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("may have locks for another %v", left)) {
 				t.Errorf("%s: got %v; want an error for %v", when, err, left)
 			}
@@ -428,7 +428,7 @@ func TestNoVoteCountsWhileWhatWasSeizedMayHaveLocks(t *testing.T) {
 		p.nodes[2].show(observed(0, "r", &rec, 7, membership.Notice{}))
 		wants("the node is a member", 30*time.Second)
 		time.Sleep(30*time.Second - time.Millisecond)
-		if look(); p.Claimed(t.Context(), time.Second) == nil {
+		if look(); p.Claimed(t.Context(), time.Second, 0) == nil {
 			t.Error("a millisecond before the lease is over: got no error")
 		}
 		time.Sleep(time.Millisecond)
@@ -453,7 +453,7 @@ func TestNoVoteCountsWhileWhatWasSeenBesideMayHaveLocks(t *testing.T) {
 				t.Helper()
 				see(0, p.nodes[0].shown())
 				see(1, p.nodes[1].shown())
-				if err := p.Claimed(t.Context(), time.Second); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				if err := p.Claimed(t.Context(), time.Second, 0); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("%s, %s: got %v; want %q", what, when, err, want)
 				}
 			}

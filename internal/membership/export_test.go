@@ -4,6 +4,15 @@ import "time"
 
 // What the search of claims asks the rules for (search_claims_test.go).
 
+// GoesBy is the list that a client goes by which knew this, after what the nodes showed.
+func (c Config) GoesBy(nodes []Observation, known Claim) []string { return c.goesBy(nodes, known) }
+
+// By is the configuration of a client that goes by this list.
+func (c Config) By(list []string) Config {
+	c.sorted = list
+	return c
+}
+
 // Learn is what a client that knew this knows now.
 func (v View) Learn(known Claim) Claim { return v.learn(known) }
 

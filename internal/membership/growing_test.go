@@ -40,7 +40,9 @@ func newYard(t *testing.T, members, spares int) *yard {
 			y.names = append(y.names, fmt.Sprintf("node-%d", len(y.names)))
 		}
 	}
-	take(redlocktest.Start(t, members), members)
+	if members > 0 {
+		take(redlocktest.Start(t, members), members)
+	}
 	if spares > 0 {
 		take(redlocktest.Start(t, spares, redlocktest.WithoutFounding()), spares)
 	}
@@ -193,6 +195,7 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 		lists := [][]int{{0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}, {0, 2, 3, 4}, {2, 3, 4}}
 		last := redlock.Token(0)
 		var earlier *redlock.Locker
+		var before []int
 		for g, list := range lists[:len(lists)-1] {
 			next := lists[g+1]
 			l := y.locker(t, list...)
@@ -207,7 +210,7 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 				last = lock.Token()
 				testkit.Must(t, lock.Release(t.Context()))
 			}
-			if earlier != nil {
+			if lacks := slices.ContainsFunc(next, func(i int) bool { return !slices.Contains(before, i) }); earlier != nil && lacks {
 				var names []string
 				for _, i := range next {
 					names = append(names, y.names[i])
@@ -219,7 +222,7 @@ func TestAClusterGrowsAndShrinksUnderLocksAndRefusesListsTwoBack(t *testing.T) {
 			for _, lock := range locks {
 				testkit.Must(t, lock.Release(t.Context()))
 			}
-			earlier = l
+			earlier, before = l, list
 		}
 	})
 }
@@ -444,62 +447,77 @@ func (k *line) queue(t *testing.T, l *redlock.Locker) {
 }
 
 func TestWaitersSharersSlotsAndLeadersLiveThroughChangesOfTheList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard(t, 3, 2)
-		lists := [][]int{{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}, {1, 2, 3, 4}}
-		for g, list := range lists[:len(lists)-1] {
-			next, when := lists[g+1], fmt.Sprintf("%v to %v", list, lists[g+1])
-			slot, l := redlock.WithLimit(2), y.locker(t, list...)
-			k, held := &line{served: make(chan int, 10)}, []*redlock.Lock(nil)
-			first := locktest.MustAcquire(t, l, "line")
-			for range 2 {
-				held = append(held, locktest.MustAcquire(t, y.locker(t, list...), "shared", redlock.WithShared()), locktest.MustAcquire(t, y.locker(t, list...), "slots", slot))
-			}
-			leads, resign := make(chan *redlock.Lock), make(chan struct{})
-			go func() {
-				_ = l.Campaign(t.Context(), "jobs", func(_ context.Context, lock *redlock.Lock) error {
-					leads <- lock
-					<-resign
-					return context.Canceled
-				})
-			}()
-			leader := <-leads
-			for range 3 {
-				k.queue(t, y.locker(t, list...))
-			}
-			y.change(t, list, next)
-			for range 3 { // behind them, by the next list
-				k.queue(t, y.locker(t, next...))
-			}
-			wantHeld(t, when, append(held, first, leader))
-			for _, client := range []*redlock.Locker{l, y.locker(t, next...)} {
-				for name, opts := range map[string][]redlock.AcquireOption{"shared": nil, "slots": {slot}, "jobs": nil, "line": nil} {
-					if _, err := client.TryAcquire(t.Context(), name, opts...); !errors.Is(err, redlock.ErrNotAcquired) {
-						t.Errorf("%s: %s: got %v; want it taken", when, name, err)
-					}
-				}
-				testkit.Must(t, locktest.MustAcquire(t, client, "shared", redlock.WithShared()).Release(t.Context()))
-				for seen, err := range client.Observe(t.Context(), "jobs") {
-					if err != nil || !seen.Held {
-						t.Errorf("%s: the observer is told %+v, %v; want the leader", when, seen, err)
-					}
-					if seen.Token == leader.Token() || t.Failed() { // it is told a moment later than the name
-						break
-					}
-				}
-			}
-			testkit.Must(t, first.Release(t.Context()))
-			for i := range k.waiting {
-				if got := <-k.served; got != i {
-					t.Errorf("%s: waiter %d is served as number %d", when, got, i)
-				}
-			}
-			for _, lock := range held {
-				testkit.Must(t, lock.Release(t.Context()))
-			}
-			close(resign)
+	for _, book := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all have all addresses %t", book), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { liveThroughChanges(t, book) })
+		})
+	}
+}
+
+// liveThroughChanges changes the list under clients of the one before and of the next, or, with book,
+// of clients that have all nodes from the beginning.
+func liveThroughChanges(t *testing.T, book bool) {
+	t.Helper()
+	y := newYard(t, 3, 2)
+	client := func(list ...int) *redlock.Locker {
+		if book {
+			list = []int{0, 1, 2, 3, 4}
 		}
-	})
+		return y.locker(t, list...)
+	}
+	lists := [][]int{{0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}, {1, 2, 3, 4}}
+	for g, list := range lists[:len(lists)-1] {
+		next, when := lists[g+1], fmt.Sprintf("%v to %v", list, lists[g+1])
+		slot, l := redlock.WithLimit(2), client(list...)
+		k, held := &line{served: make(chan int, 10)}, []*redlock.Lock(nil)
+		first := locktest.MustAcquire(t, l, "line")
+		for range 2 {
+			held = append(held, locktest.MustAcquire(t, client(list...), "shared", redlock.WithShared()), locktest.MustAcquire(t, client(list...), "slots", slot))
+		}
+		leads, resign := make(chan *redlock.Lock), make(chan struct{})
+		go func() {
+			_ = l.Campaign(t.Context(), "jobs", func(_ context.Context, lock *redlock.Lock) error {
+				leads <- lock
+				<-resign
+				return context.Canceled
+			})
+		}()
+		leader := <-leads
+		for range 3 {
+			k.queue(t, client(list...))
+		}
+		y.change(t, list, next)
+		for range 3 { // behind them, by the next list
+			k.queue(t, client(next...))
+		}
+		wantHeld(t, when, append(held, first, leader))
+		for _, client := range []*redlock.Locker{l, client(next...)} {
+			for name, opts := range map[string][]redlock.AcquireOption{"shared": nil, "slots": {slot}, "jobs": nil, "line": nil} {
+				if _, err := client.TryAcquire(t.Context(), name, opts...); !errors.Is(err, redlock.ErrNotAcquired) {
+					t.Errorf("%s: %s: got %v; want it taken", when, name, err)
+				}
+			}
+			testkit.Must(t, locktest.MustAcquire(t, client, "shared", redlock.WithShared()).Release(t.Context()))
+			for seen, err := range client.Observe(t.Context(), "jobs") {
+				if err != nil || !seen.Held {
+					t.Errorf("%s: the observer is told %+v, %v; want the leader", when, seen, err)
+				}
+				if seen.Token == leader.Token() || t.Failed() { // it is told a moment later than the name
+					break
+				}
+			}
+		}
+		testkit.Must(t, first.Release(t.Context()))
+		for i := range k.waiting {
+			if got := <-k.served; got != i {
+				t.Errorf("%s: waiter %d is served as number %d", when, got, i)
+			}
+		}
+		for _, lock := range held {
+			testkit.Must(t, lock.Release(t.Context()))
+		}
+		close(resign)
+	}
 }
 
 // A Locker made after a change lacks the node that was taken out. It can't ask that one whether the

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,105 @@ import (
 // that until the next change has begun. A record says so under its epoch: every write that
 // changes which lists a node votes for begins a new one. All clients give one list, name by
 // name: of those who named a node otherwise, the first change would end the locks.
+
+// GoingBy is the configuration of a client that has seen this of its nodes, and nothing before.
+func (c Config) GoingBy(nodes []Observation) Config {
+	c.sorted = c.goesBy(nodes, Claim{})
+	return c
+}
+
+// goesBy returns the list that a client with these nodes goes by, after what they showed: that of
+// the newest configuration that it knows, or the one before it, if it has all nodes of that. Else
+// it stays with the list that it goes by: refused, unless a node votes by that. Of several clusters
+// a client that knows none takes the one with the longest list, since what an old list founded
+// beside a cluster is part of that; of two as long neither.
+func (c Config) goesBy(nodes []Observation, known Claim) []string {
+	newest := map[string]Claim{} // by cluster
+	before := map[string][]string{}
+	take := func(k Claim, list []string) {
+		if old, seen := newest[k.Cluster]; k.Cluster != "" && len(k.Names) > 0 && (c.Pin == "" || c.Pin == k.Cluster) && (!seen || old.Gen < k.Gen) {
+			newest[k.Cluster], before[k.Cluster] = k, list
+		}
+	}
+	take(known, nil)
+	for _, o := range nodes {
+		if r := o.Record; o.Recorded {
+			take(Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, From: r.From}, r.Before)
+		} else if n, stands := o.StandingNotice(); stands {
+			take(claimOf(n.Claim), nil)
+		}
+	}
+	var found [][]string
+	for cluster, k := range newest {
+		old := false // founded anew since
+		for _, other := range newest {
+			old = old || other.Cluster != cluster && foundedFrom(other.From, cluster, k.Gen) && c.carry(nodes, other)
+		}
+		if old || known.Cluster != "" && cluster != known.Cluster && !foundedFrom(k.From, known.Cluster, known.Gen) && (!known.within(k.Names) || !c.carry(nodes, k)) {
+			continue
+		}
+		for _, list := range [][]string{k.Names, before[cluster]} {
+			if len(list) > 0 && len(without(list, c.Names)) == 0 {
+				found = append(found, list)
+				break
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b []string) int { return cmp.Or(len(b)-len(a), slices.Compare(a, b)) })
+	if found = slices.CompactFunc(found, slices.Equal); len(found) == 0 || len(found) > 1 && len(found[0]) == len(found[1]) {
+		return c.sorted
+	}
+	return found[0]
+}
+
+// within reports whether the claim's list is part of a longer one: its cluster was founded beside that
+// of the longer list, if both are there.
+func (c Claim) within(list []string) bool {
+	return len(without(c.Names, list)) == 0 && len(c.Names) < len(list)
+}
+
+// keeps reports whether node i, which the list does not have any more, votes for locks of the list
+// before, which go over.
+func (v View) keeps(i int) bool {
+	lists := v.listsOf(v.Nodes[i].Record)
+	return lists[0] != lists[1] && lists[1].Has(i)
+}
+
+// carry reports whether a quorum of a cluster's list shows that it is of the cluster.
+func (c Config) carry(nodes []Observation, k Claim) bool {
+	carriers := 0
+	for i, o := range nodes {
+		if slices.Contains(k.Names, c.Names[i]) && o.ofCluster(k.Cluster) {
+			carriers++
+		}
+	}
+	return carriers >= quorum.Size(len(k.Names))
+}
+
+// bits returns a list as the rounds have it.
+func (c Config) bits(list []string) (out quorum.List) {
+	if len(list) == len(c.Names) {
+		return 0
+	}
+	for i, name := range c.Names {
+		if slices.Contains(list, name) {
+			out |= 1 << i
+		}
+	}
+	return out
+}
+
+// listsOf returns the lists by which a node with this record votes for this client, which goes by
+// one of them.
+func (c Config) listsOf(r Record) [2]quorum.List {
+	out := [2]quorum.List{c.bits(c.sorted), c.bits(c.sorted)}
+	for _, list := range [][]string{r.Names, r.Before} {
+		if len(list) > 0 && len(without(list, c.Names)) == 0 && !slices.Equal(list, c.sorted) && (slices.Equal(list, r.Names) || !r.Settled) {
+			out[1] = c.bits(list)
+		}
+	}
+	return out
+}
 
 // accepts reports whether a node with this record votes for a client of our list.
 func (c Config) accepts(r Record) bool {

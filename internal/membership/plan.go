@@ -76,14 +76,14 @@ func (v View) Next(i int, now clock.Instant, p Proposal) Plan {
 			pl.Cause = v.Hindered(i, why)
 		}
 		return pl
-	case Unreachable, Joining:
+	case Unreachable, Joining, Unlisted:
 	}
 	return Plan{Cause: why}
 }
 
 // foundOver takes the member i over, as a founder, where no cluster has a quorum.
 func (v View) foundOver(i int, now clock.Instant, p Proposal) Plan {
-	if v.ours != "" || v.Pin != "" || slices.ContainsFunc(v.Nodes, func(o Observation) bool { return !o.Answered }) {
+	if v.ours != "" || v.Pin != "" || !v.inList(i) || v.silent() {
 		return Plan{}
 	}
 	pl := v.found(i, now, p)
@@ -153,7 +153,17 @@ func (v View) unpinned(i int) string {
 
 // pinLost tells whether a pinned client sees all nodes, and none of its cluster.
 func (v View) pinLost() bool {
-	return v.Pin != "" && len(v.IDs) == 0 && !slices.ContainsFunc(v.Nodes, func(o Observation) bool { return !o.Answered })
+	return v.Pin != "" && len(v.IDs) == 0 && !v.silent()
+}
+
+// silent reports whether a node of the list does not answer.
+func (v View) silent() bool {
+	for i, o := range v.Nodes {
+		if v.inList(i) && !o.Answered {
+			return true
+		}
+	}
+	return false
 }
 
 // due is when node i's wait is over.
@@ -209,7 +219,7 @@ func (v View) found(i int, now clock.Instant, p Proposal) Plan {
 			case v.oldList(j) != "" && !p.Admit:
 				return Plan{Misfit: true, Cause: few + ": " + name + ": " + v.oldList(j)}
 			}
-		case Member, Joining:
+		case Member, Joining, Unlisted:
 		}
 		if r := v.Nodes[j].Record; v.Nodes[j].Recorded && !slices.Equal(r.Names, v.sorted) {
 			return Plan{Cause: fmt.Sprintf("%s: the record of %s has another list, %s", few, name, strings.Join(r.Names, ", "))}
@@ -275,6 +285,9 @@ func (v View) mark(j int) string {
 // Stands tells whether the founding can go on: nodes are left, and as they were.
 func (f *Founding) Stands(v View) bool {
 	left := false
+	if !slices.Equal(f.Record.Names, v.sorted) {
+		return false
+	}
 	for _, name := range v.sorted {
 		if j := slices.Index(v.Names, name); !v.hasJoined(j, f) {
 			if left = true; !v.Nodes[j].Answered || v.mark(j) != f.Marks[j] {
@@ -319,7 +332,7 @@ func (v View) foundingRecord(p Proposal) Record {
 func (v View) Barred(i int) bool {
 	hopeful := 0
 	for j := range v.Names {
-		if state, _ := v.Standing(j); j != i && (state == Member || state == Unreachable) {
+		if state, _ := v.Standing(j); j != i && v.inList(j) && (state == Member || state == Unreachable) {
 			hopeful++
 		}
 	}
@@ -398,7 +411,7 @@ func (v View) Obstacle(i int) (cause string, misfit bool) {
 			if v.Nodes[j].Replica || v.Fault(j) != nil {
 				return fmt.Sprintf("%severy node must be waited for, and %s can't be: %s", few, v.Names[j], v.Hindered(j, cause)), false
 			}
-		case Member, Joining:
+		case Member, Joining, Unlisted:
 		}
 	}
 	if who := v.operatorFor(); who != "" {

@@ -218,7 +218,7 @@ func TestClientsOfTheListBeforeCountNoVoteBesideWhatAnOldListFounded(t *testing.
 	if _, why := p.View().Voter(1); why != "" {
 		t.Fatalf("got %q; want it served", why)
 	}
-	if err := p.Claimed(t.Context(), time.Second); err == nil || !strings.Contains(err.Error(), "a has another cluster's record") {
+	if err := p.Claimed(t.Context(), time.Second, 0); err == nil || !strings.Contains(err.Error(), "a has another cluster's record") {
 		t.Errorf("got %v; want no vote to count", err)
 	}
 	if pl := p.View().Next(0, start, proposalOf("new", 5000, false)); pl.Action != membership.DoSeize {

@@ -24,6 +24,8 @@ type Tracker struct {
 	nodes   []Node // attached before anybody asks
 	founder string // the cluster id that this Locker would bring
 
+	list      atomic.Uint64 // that this client goes by: a quorum.List
+	relisted  func()        // called after each change of it; nil: nobody asks
 	work      chan struct{} // a slot for the one who changes nodes: one at a time
 	begun     *Founding     // under way. Of who has the slot; written under mu as well
 	foundings int           // that have ended. Of who has the slot
@@ -43,6 +45,7 @@ type Tracker struct {
 	faults       []error         // what the last action for a node failed with
 	until        []clock.Instant // of the waits that are running, by the last plan; 0 if none
 	cluster      string          // that a quorum carries
+	another      clock.Instant   // when it became another than before
 	longest      time.Duration   // the longest lease that anyone may have taken
 	latest       Claim           // the latest configuration that was seen
 	unclaimed    string          // why no vote counts for an acquisition, by what was seen; empty if votes count
@@ -77,6 +80,13 @@ func NewTracker(cfg Config, founder string, c *clock.Clock) *Tracker {
 	}
 }
 
+// OnList has f called after each change of the list that this client goes by. It is set before
+// anybody asks, and must not block.
+func (t *Tracker) OnList(f func()) { t.relisted = f }
+
+// List returns the list that this client goes by.
+func (t *Tracker) List() quorum.List { return quorum.List(t.list.Load()) }
+
 // Attach adds the next node, before anybody asks.
 func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 
@@ -100,9 +110,17 @@ func (t *Tracker) View() View {
 // was seen of the node before. Looks at one node are published in their order: Node's
 // observe waits until the earlier look is published.
 func (t *Tracker) Publish(i int, o Observation) Observation {
+	defer t.tellRelisted(t.List())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.publishLocked(i, o)
+}
+
+// tellRelisted tells if the list is another than before.
+func (t *Tracker) tellRelisted(before quorum.List) {
+	if t.List() != before && t.relisted != nil {
+		t.relisted()
+	}
 }
 
 // publishLocked is Publish for a caller that holds mu.
@@ -116,10 +134,16 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 		t.rival = o.Seen.Add(rivalTime)
 	}
 	t.seen[i], t.waits[i], t.known[i] = o, t.waits[i].After(o), true
+	relisted := t.goByLocked(t.config.goesBy(t.seen, t.latest))
 	v := t.viewLocked()
 	moved := v.Cluster() != t.cluster
+	if moved && t.cluster != "" {
+		t.another = o.Seen
+	}
 	t.cluster, t.longest = v.Cluster(), v.wait()
-	t.latest = v.learn(t.latest)
+	if t.latest.Cluster != "" || t.List() == 0 || !slices.Contains(t.known, false) { // else another node may know of a longer list
+		t.latest = v.learn(t.latest)
+	}
 	v.Known = t.latest
 	t.unclaimed = v.unclaimed()
 	for j, o := range v.Nodes {
@@ -131,7 +155,7 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 		}
 	}
 	for j := range t.stale {
-		if _, why := v.Voter(j); moved || why == "" && !t.voting[j] {
+		if _, why := v.Voter(j); moved || relisted || why == "" && !t.voting[j] {
 			t.stale[j].Store(true)
 		}
 	}
@@ -140,15 +164,25 @@ func (t *Tracker) publishLocked(i int, o Observation) Observation {
 	return o
 }
 
+// goByLocked makes the client go by a list, and reports whether it went by another.
+func (t *Tracker) goByLocked(list []string) bool {
+	if slices.Equal(list, t.config.sorted) {
+		return false
+	}
+	t.config.sorted = list
+	t.list.Store(uint64(t.config.bits(list)))
+	return true
+}
+
 // claimWithin is how old a look at any node may be when votes count for an acquisition.
 const claimWithin = 15 * time.Second
 
-// Claimed returns why no vote counts for an acquisition now: a node lacks the cluster's claim
+// Claimed returns why no vote counts for an acquisition whose round was sent at since: a node lacks the cluster's claim
 // (claims.go), or what was seized may still have locks. It returns nil where votes count. It waits
 // for the first look at each node, which the writers take, and looks itself where the last look is
 // too old or showed such a node: three node timeouts at most, or until ctx is done, with ctx's
 // error. A node that does not answer in time lacks nothing.
-func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration) error {
+func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration, since clock.Instant) error {
 	if err := t.met(ctx, timeout); err != nil {
 		return err
 	}
@@ -170,6 +204,9 @@ func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	why := t.unclaimed
+	if why == "" && t.another > since {
+		why = "the nodes are of another cluster than those that granted"
+	}
 	if left := t.seized.Sub(t.clock.Early()); why == "" && left > 0 {
 		why = fmt.Sprintf("what an old list founded beside this cluster may have locks for another %v", left.Round(100*time.Millisecond))
 	}
@@ -244,6 +281,7 @@ func (t *Tracker) Judge(i int, o Observation) Observation {
 
 // Missed notes that node i did not answer.
 func (t *Tracker) Missed(i int, sent clock.Instant, cause error) {
+	defer t.tellRelisted(t.List())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := Unread(t.seen[i], sent, t.clock.Now(), fault.Unnamed(cause.Error()))
@@ -348,7 +386,14 @@ func (t *Tracker) Refused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.viewLocked()
-	return fault.Hopeless(len(v.Names), quorum.Size(len(v.Names)), func(i int) error {
+	var listed []int
+	for i := range v.Names {
+		if v.inList(i) {
+			listed = append(listed, i)
+		}
+	}
+	return fault.Hopeless(len(listed), quorum.Size(len(listed)), func(k int) error {
+		i := listed[k]
 		_, why := v.Voter(i)
 		return t.abstentionLocked(v, i, why)
 	})

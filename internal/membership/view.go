@@ -3,6 +3,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,9 +59,11 @@ const (
 	Misconfigured
 	// Behind is a member whose list of nodes is of an earlier generation.
 	Behind
+	// Unlisted is not in the list that this client goes by: nothing is asked of it.
+	Unlisted
 )
 
-var stateNames = [...]string{"unreachable", "member", "blank", "joining", "foreign", "misconfigured", "behind"}
+var stateNames = [...]string{"unreachable", "member", "blank", "joining", "foreign", "misconfigured", "behind", "unlisted"}
 
 // String returns the state in one word.
 func (s State) String() string {
@@ -74,17 +77,18 @@ func (s State) String() string {
 type Voter struct {
 	Epoch  string
 	Run    string
-	MaxTTL time.Duration // of the longest lease that it votes for; under one epoch it stays
+	MaxTTL time.Duration  // of the longest lease that it votes for; under one epoch it stays
+	Lists  [2]quorum.List // by which it votes: twice the same if it is one
 }
 
 // Config is what this client was told about its cluster.
 type Config struct {
-	Names  []string        // of the nodes, in the client's order
+	Names  []string        // of the nodes, in the client's order: it goes by a list of these
 	MaxTTL time.Duration   // WithMaxTTL: what it founds with
 	Strict bool            // WithStrictRecovery: no vote counts of a cluster without
 	Pin    string          // WithCluster: the only cluster whose votes count; empty: any
 	Needed func(n int) int // how many other members of a list a joiner reads: othersNeeded
-	sorted []string        // the list that this client goes by: all of its nodes, unless it changes the list (Tracker.Change)
+	sorted []string        // the list that this client goes by (goesBy)
 	coming []string        // nodes that this client adds: they wait before the list has them
 }
 
@@ -237,12 +241,17 @@ func (v View) Voter(i int) (Voter, string) {
 		return Voter{}, why
 	case v.Cluster() == "":
 		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.sorted))
-	case !v.inList(i):
+	case !v.inList(i) && !v.keeps(i):
 		return Voter{}, v.lacks(v.newest, i)
 	case v.Lax(i):
 		return Voter{}, "the cluster has no strict recovery, which this client asks for (WithStrictRecovery): Cluster.Change (redlock nodes change --strict on)"
 	}
-	return Voter{Epoch: v.Nodes[i].Record.Epoch, Run: v.Nodes[i].Run, MaxTTL: v.Nodes[i].Record.MaxTTL}, ""
+	r := v.Nodes[i].Record
+	st := Voter{Epoch: r.Epoch, Run: v.Nodes[i].Run, MaxTTL: r.MaxTTL, Lists: v.listsOf(r)}
+	if !v.inList(i) {
+		st.Lists[0] = st.Lists[1]
+	}
+	return st, ""
 }
 
 // Lax tells whether this client asks for strict recovery, and node i is a member of a cluster without.
@@ -279,6 +288,19 @@ func (v View) carriers() int {
 
 // Standing is what node i is, and why.
 func (v View) Standing(i int) (State, string) {
+	state, why := v.standing(i)
+	switch state {
+	case Blank, Foreign, Misconfigured:
+		if !v.inList(i) && !slices.Contains(v.coming, v.Names[i]) {
+			return Unlisted, cmp.Or(v.unlisted(i), fmt.Sprintf("the list that this client goes by (%s) does not have it", strings.Join(v.sorted, ", ")))
+		}
+	case Unreachable, Member, Joining, Behind, Unlisted:
+	}
+	return state, why
+}
+
+// standing is Standing, no matter which list has the node.
+func (v View) standing(i int) (State, string) {
 	o := v.Nodes[i]
 	switch {
 	case !o.Answered:
@@ -294,7 +316,7 @@ func (v View) Standing(i int) (State, string) {
 		return Foreign, fmt.Sprintf("it belongs to another cluster (%s), of the nodes %s", o.Record.Cluster, strings.Join(o.Record.Names, ", "))
 	case o.Recorded && !v.accepts(o.Record) && !v.behind(o):
 		return Misconfigured, fmt.Sprintf("its list is of %s (%s), generation %d; this client's of %d (%s): give all clients one list, by the same names (--node-names); Cluster.Change (redlock nodes change) changes it (docs/WHICH.md)",
-			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.sorted), strings.Join(v.sorted, ", "))
+			count(len(o.Record.Names)), strings.Join(o.Record.Names, ", "), o.Record.Gen, len(v.Names), strings.Join(slices.Sorted(slices.Values(v.Names)), ", "))
 	case o.Replica:
 		return Blank, "it is a replica, which can't be a node: give it its own data back (REPLICAOF NO ONE), and it joins like a node that forgot"
 	case !o.Recorded:
@@ -353,6 +375,9 @@ func (v View) waitOf(i int) time.Duration {
 // longest is the longest lease of any record, or claim.
 func (v View) longest() (most time.Duration) {
 	for i, o := range v.Nodes {
+		if !v.inList(i) && !o.ofCluster(v.target) {
+			continue
+		}
 		if most = max(most, v.claimAt(i).Lease); o.Recorded {
 			most = max(most, o.Record.Longest())
 		}

@@ -176,9 +176,10 @@ type Handover struct {
 type group struct {
 	script *lua.Script
 	claims []*round.Claim
-	ttls   []int64       // ms
-	start  clock.Instant // of its round
-	first  int           // of an extension: the claims are its locks from here on
+	ttls   []int64        // ms
+	start  clock.Instant  // of its round
+	first  int            // of an extension: the claims are its locks from here on
+	lists  [2]quorum.List // by which the node voted that answers
 	answer func(g *group, node int, o quorum.Outcome, replies []int64, cause error)
 }
 
@@ -239,11 +240,12 @@ type Poll interface {
 // writer has one flush out at a time and uses the same batch again. Commands hold pointers
 // into it, and into its claims: nothing of it may change before the replies are there.
 type batch struct {
-	epoch   string        // to send with every vote
-	longest time.Duration // the longest lease that the node votes for; 0: any
-	process string        // the id under which the Locker waits
-	at      clock.Instant // when it is sent; the lease of a claim that takes pushes counts from here
-	reading int64         // the same in ms: the sign of life
+	epoch   string         // to send with every vote
+	longest time.Duration  // the longest lease that the node votes for; 0: any
+	lists   [2]quorum.List // by which the node votes
+	process string         // the id under which the Locker waits
+	at      clock.Instant  // when it is sent; the lease of a claim that takes pushes counts from here
+	reading int64          // the same in ms: the sign of life
 
 	// releases are ordered (part): first those of slots, then of shared holds, then those that
 	// call a waiter, then those that grant. The three lists below are parts of it.
@@ -333,6 +335,14 @@ func (b *batch) bounds(ttl int64) error {
 		return fmt.Errorf("%w: a lease of %v is above the cluster's MaxTTL, %v: take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl %v)", fault.ErrMisconfigured, lease, b.longest, lease)
 	}
 	return nil
+}
+
+// votesBy is why the node does not vote by that list; nil: it does.
+func (b *batch) votesBy(list quorum.List) error {
+	if list == b.lists[0] || list == b.lists[1] {
+		return nil
+	}
+	return errRelisted
 }
 
 // most bounds the releases of a flush, and its asks.

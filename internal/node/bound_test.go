@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/quorum"
 	"github.com/quorumkit/redlock/internal/round"
 )
@@ -39,7 +40,7 @@ func namesOf(rounds []*round.Round) (names []string) {
 // With 10,000 names waited for, a node's queue was full of asks. It refused the renewals as
 // well, and the Locker lost what it held.
 func TestAQueueFullOfAsksRefusesNothingElse(t *testing.T) {
-	n := &Node{Clock: clock.New(), Timeout: time.Second, wake: make(chan struct{}, 1)}
+	n := &Node{Clock: clock.New(), Tracker: membership.NewTracker(membership.NewConfig([]string{"a"}, 0, false), "", clock.New()), Timeout: time.Second, wake: make(chan struct{}, 1)}
 	for range queueBound {
 		n.SubmitAcquire(ask("jobs"))
 	}

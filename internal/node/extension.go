@@ -23,6 +23,7 @@ type Extension struct {
 	claims  []*round.Claim
 	ttls    []int64
 	Start   clock.Instant
+	list    quorum.List   // that the Locker goes by: a lock of another goes over to it
 	Renewal bool          // the Locker's own, by its timer; only the caller reads it
 	wake    chan struct{} // more locks are decided
 
@@ -40,20 +41,33 @@ type confirmation struct {
 	outcome quorum.Outcome
 	gone    bool // it is taken because nothing is there
 	cause   error
+	lists   [2]quorum.List // by which the node voted that said it
 }
 
 // Extend sends the extension of claims to ttls (in ms), and returns at once. Claims of one kind
 // that stand side by side go in one call, of which each node gets the same; a node that is
 // down answers before Extend returns.
-func Extend(nodes []*Node, claims []*round.Claim, ttls []int64, start clock.Instant) *Extension {
+//
+// Each claim is judged by the list that it goes by. Where that is not the Locker's list, the nodes of
+// both are asked, and the claim goes over once a quorum of the Locker's confirms it as well. The
+// nodes that the newer list adds lack it at first: it is put back there once its own list has
+// confirmed it, and the next extension finds it there. What its own list has lost goes nowhere.
+func Extend(nodes []*Node, list quorum.List, claims []*round.Claim, ttls []int64, start clock.Instant) *Extension {
+	asked := list.Nodes(len(nodes))
+	for _, c := range claims {
+		asked |= c.List().Nodes(len(nodes))
+	}
 	e := &Extension{
-		nodes: nodes, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
+		nodes: nodes, list: list, claims: claims, ttls: ttls, Start: start, wake: make(chan struct{}, 1),
 		said: make([]confirmation, len(nodes)*len(claims)), verdicts: make([]quorum.Verdict, len(claims)), open: len(claims),
 	}
 	// Only neighbours of one kind share a call: the caller's order tells which verdict is whose.
 	for first := 0; first < len(claims); {
 		end, script := ofOneKind(claims, first)
-		for _, node := range nodes {
+		for i, node := range nodes {
+			if asked&(1<<i) == 0 {
+				continue
+			}
 			node.submitGroup(&group{
 				script: script, claims: claims[first:end], ttls: ttls[first:end], start: start, first: first, answer: e.answer,
 			}, start)
@@ -88,9 +102,10 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 		if c.outcome != quorum.Pending {
 			continue
 		}
-		*c = confirmation{outcome: o, cause: cause}
+		*c = confirmation{outcome: o, cause: cause, lists: g.lists}
 		if o == quorum.Granted {
 			*c = confirmationOf(replies, k-g.first)
+			c.lists = g.lists
 		}
 		switch e.verdicts[k] {
 		case quorum.Undecided:
@@ -100,8 +115,14 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 		case quorum.Won:
 			if settled = append(settled, k); c.outcome == quorum.Granted {
 				e.claims[k].Vouch(i, e.Start)
+				e.goOverLocked(k)
 			}
 		case quorum.Lost, quorum.Contended, quorum.NoQuorum:
+		}
+	}
+	for k := g.first; k < g.first+len(g.claims); k++ {
+		if e.keptLocked(k) {
+			fresh = append(fresh, k)
 		}
 	}
 	for j := range e.nodes {
@@ -113,35 +134,78 @@ func (e *Extension) answer(g *group, i int, o quorum.Outcome, replies []int64, c
 
 // decideLocked judges lock k. Once it is decided, Wait gets it to conclude (fresh).
 func (e *Extension) decideLocked(k int) quorum.Verdict {
-	v := quorum.Count(e.votesLocked(k)).Extension()
+	own := e.claims[k].List()
+	v := e.verdictLocked(k, own)
+	if own != e.list && v != quorum.Won && v != quorum.Lost {
+		// Its own list may have ended (the next change has begun): the newer one is enough.
+		if newer := e.verdictLocked(k, e.list); newer == quorum.Won || newer == quorum.Undecided {
+			v = newer
+		}
+	}
 	if v == quorum.Undecided {
 		return v
 	}
 	e.verdicts[k], e.open, e.fresh = v, e.open-1, append(e.fresh, k)
 	if v == quorum.Won {
-		e.claims[k].Stand(e.Start, e.confirmersLocked(k))
+		if own != e.list && e.verdictLocked(k, e.list) == quorum.Won {
+			own = e.list
+		}
+		e.claims[k].StandBy(own, e.Start, e.confirmersLocked(k, own))
 	}
 	return v
 }
 
-// confirmersLocked are the nodes that confirmed lock k, one bit each.
-func (e *Extension) confirmersLocked(k int) uint64 {
-	set := uint64(0)
+// verdictLocked is what this list comes to for lock k.
+func (e *Extension) verdictLocked(k int, list quorum.List) quorum.Verdict {
+	return quorum.Count(e.votesLocked(k, list)).Extension()
+}
+
+// goOverLocked has lock k, which was won, go over to the Locker's list if a quorum of that confirms it.
+func (e *Extension) goOverLocked(k int) {
+	if e.claims[k].List() != e.list && e.verdictLocked(k, e.list) == quorum.Won {
+		e.claims[k].GoOver(e.list, e.Start, e.confirmersLocked(k, e.list))
+	}
+}
+
+// keptLocked reports whether a lock that goes over is still on a quorum of its own list, though those
+// nodes may not vote by that any more: nobody else can have it by a list next to that.
+func (e *Extension) keptLocked(k int) bool {
+	own, on := e.claims[k].List(), 0
+	if own == e.list || e.verdicts[k] == quorum.Won || e.verdicts[k] == quorum.Lost {
+		return false
+	}
 	for i := range e.nodes {
-		if e.saidLocked(i, k).outcome == quorum.Granted {
+		if own.Has(i) && e.saidLocked(i, k).outcome == quorum.Granted {
+			on++
+		}
+	}
+	return on >= own.Quorum(len(e.nodes))
+}
+
+// confirmersLocked are the nodes of the list that confirmed lock k, one bit each.
+func (e *Extension) confirmersLocked(k int, list quorum.List) uint64 {
+	set := uint64(0)
+	for i, v := range e.votesLocked(k, list) {
+		if v.Outcome == quorum.Granted {
 			set |= 1 << i
 		}
 	}
 	return set
 }
 
-// votesLocked are the nodes' votes on lock k, as the pure rules take them.
-func (e *Extension) votesLocked(k int) []quorum.Vote {
+// votesLocked are the votes on lock k by this list, as the pure rules take them. A node that does
+// not vote by it says nothing of the lock.
+func (e *Extension) votesLocked(k int, list quorum.List) []quorum.Vote {
 	var room [9]quorum.Vote
 	votes := append(room[:0], make([]quorum.Vote, len(e.nodes))...)
 	for i := range votes {
-		votes[i].Outcome = e.saidLocked(i, k).outcome
+		said := e.saidLocked(i, k)
+		votes[i].Outcome = said.outcome
+		if (said.outcome == quorum.Granted || said.outcome == quorum.Taken) && list != said.lists[0] && list != said.lists[1] {
+			votes[i].Outcome = quorum.Abstained
+		}
 	}
+	list.Leave(votes)
 	return votes
 }
 
@@ -182,9 +246,11 @@ func (e *Extension) reseedLocked(i int, locks []int) {
 // lostLocked are those of the locks of one kind that are to be put back on node i; nil if none.
 func (e *Extension) lostLocked(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {
-		if e.claims[k].Shared() != shared || !e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won {
+		said := e.saidLocked(i, k)
+		if e.claims[k].Shared() != shared || !said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {
 			continue
 		}
+		said.gone = false // once
 		if g == nil {
 			g = &group{start: e.Start}
 		}
@@ -274,7 +340,7 @@ func (e *Extension) Result(k int) (votes []quorum.Vote, causes []error) {
 	for i := range causes {
 		causes[i] = e.saidLocked(i, k).cause
 	}
-	return e.votesLocked(k), causes
+	return e.votesLocked(k, e.claims[k].List()), causes
 }
 
 // saidLocked is what node i said of lock k.

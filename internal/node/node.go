@@ -80,17 +80,18 @@ type Node struct {
 type writer struct {
 	*Node
 
-	loaded   bool          // the keeping scripts are there
-	epoch    string        // sent with every vote; empty if the node does not vote for us
-	longest  time.Duration // the longest lease that it votes for under that epoch; 0: any
-	bounded  clock.Instant // when longest was read
-	voted    string        // the last epoch that was not empty
-	abstains error         // why epoch is empty, if the node answered so
-	due      bool          // for a verification
-	away     bool          // it did not vote when it was last talked to, or was down before
-	met      int64         // turn() as of the last verification
-	identity string        // as of then
-	signed   clock.Instant // of this client's sign as a straggler; 0 if it left none
+	loaded   bool           // the keeping scripts are there
+	epoch    string         // sent with every vote; empty if the node does not vote for us
+	longest  time.Duration  // the longest lease that it votes for under that epoch; 0: any
+	bounded  clock.Instant  // when longest was read
+	lists    [2]quorum.List // by which it votes under that epoch
+	voted    string         // the last epoch that was not empty
+	abstains error          // why epoch is empty, if the node answered so
+	due      bool           // for a verification
+	away     bool           // it did not vote when it was last talked to, or was down before
+	met      int64          // turn() as of the last verification
+	identity string         // as of then
+	signed   clock.Instant  // of this client's sign as a straggler; 0 if it left none
 
 	// unproven is the start of the earliest round in which the node vouched for something
 	// since its identity was last seen to be the verified one; 0 if none. Should the next
@@ -182,6 +183,13 @@ func (n *Node) SubmitAcquire(r *round.Round) { n.submit(r, &n.queue.acquires) }
 // them all, or fails them at once. Queued one by one, the first would wake the writer, which
 // could send it alone.
 func (n *Node) SubmitAcquires(rounds []*round.Round) {
+	unlisted := func(r *round.Round) bool { return !r.List.Has(n.Index) }
+	if slices.ContainsFunc(rounds, unlisted) {
+		rounds = slices.DeleteFunc(slices.Clone(rounds), unlisted)
+	}
+	if len(rounds) == 0 {
+		return
+	}
 	err := n.enqueue(rounds[0].Start, true, func(q *pending) { q.acquires = append(q.acquires, rounds...) })
 	if err == nil {
 		return
@@ -220,7 +228,10 @@ func (n *Node) submitGroup(g *group, now clock.Instant) {
 
 // SubmitPoll queues a poll, or fails it at once.
 func (n *Node) SubmitPoll(k Poll) {
-	err := n.enqueue(n.Clock.Early(), false, func(q *pending) { q.polls = append(q.polls, k) })
+	err := errUnlisted
+	if n.Tracker.List().Has(n.Index) {
+		err = n.enqueue(n.Clock.Early(), false, func(q *pending) { q.polls = append(q.polls, k) })
+	}
 	if err != nil {
 		k.Answer(n.Index, false, nil, err)
 	}
@@ -255,6 +266,7 @@ func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 // once; so is a leave that comes when the writer has ended: Close left every line before.
 func (n *Node) Release(r Release) {
 	n.mu.Lock()
+	n.queue.unlisted = !n.Tracker.List().Has(n.Index)
 	gone := n.queue.clear(&r) || n.ended && r.Claim.Marks[n.Index] == quorum.Absent
 	if !gone {
 		n.queue.note([]Release{r}, 1)

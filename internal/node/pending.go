@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +23,8 @@ const queueBound = 8 * AcquiresPerFlush
 // claim: each caller of its methods holds mu. They are the only code that moves work from
 // the queue into a batch, so that each claim is marked before it is sent.
 type pending struct {
-	node int // its index
+	node     int  // its index
+	unlisted bool // the list does not have it: what may be there is released, and no entry is looked for
 
 	releases []Release
 	groups   []*group
@@ -72,7 +74,7 @@ func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len
 // known not to be there, and no entry of the process hangs on it. Then nothing needs to be
 // sent, which makes the rollback of an attempt that failed early cost nothing.
 func (q *pending) clear(r *Release) bool {
-	return r.Claim.Marks[q.node] == quorum.Absent && r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush() && r.Next == nil
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Next == nil && (q.unlisted || r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush())
 }
 
 // take moves what may be sent now from the queue into the batch. From here on a
@@ -174,7 +176,7 @@ func (q *pending) takeGroups(b *batch) {
 func (q *pending) takePasses(b *batch) {
 	for i, h := range q.passes {
 		old := h.Old.Claim
-		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil && b.bounds(h.Round.Claim.TTL) == nil, h.Round.Claim.Abandoned.Load()) {
+		switch quorum.PassingOf(old.Marks[q.node], b.silent == nil && b.bounds(h.Round.Claim.TTL) == nil && b.votesBy(h.Round.List) == nil, h.Round.Claim.Abandoned.Load()) {
 		case quorum.PassGone:
 			// Nothing is there to pass: the node refuses, and the release of the old claim is done.
 			h.Round.Claim.Marks[q.node] &^= quorum.Behind
@@ -204,6 +206,13 @@ func (q *pending) takePasses(b *batch) {
 	}
 	q.passes = drop(q.passes, len(q.passes))
 }
+
+// errRelisted is a node that does not vote by the list that the attempt goes by, and errUnlisted one
+// that the list of now does not have.
+var (
+	errRelisted = errors.New("the list of nodes has changed since it was asked for")
+	errUnlisted = errors.New("not sent: the cluster's list does not have it")
+)
 
 // errNotPassed is a node that was sent no pass, but the old claim's release (PassDoubted).
 var errNotPassed = errors.New("not sent: what this node holds of the lock is not known")
@@ -255,7 +264,7 @@ func (q *pending) takeAcquires(b *batch) {
 			r.Deliver(q.node, quorum.Vote{Outcome: quorum.Failed}, err)
 			continue
 		}
-		if cause := b.bounds(r.Claim.TTL); cause != nil && votes {
+		if cause := cmp.Or(b.votesBy(r.List), b.bounds(r.Claim.TTL)); cause != nil && votes {
 			r.Deliver(q.node, quorum.Vote{Outcome: quorum.Abstained}, cause)
 			continue
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -204,7 +205,7 @@ func (n *writer) counted(r *round.Round, v quorum.Vote, cause error) (quorum.Vot
 	if v.Outcome != quorum.Granted {
 		return v, cause
 	}
-	if doubt := n.ungranted(); doubt != nil {
+	if doubt := cmp.Or(n.batch.votesBy(r.List), n.ungranted()); doubt != nil {
 		return quorum.Vote{Outcome: quorum.Abstained}, doubt
 	}
 	if r.AcceptsPushes() { // it may have begun long ago, and stands on its leases
@@ -231,7 +232,7 @@ func (n *writer) settleRaise(c *call, outcome quorum.Outcome, err error) (rechec
 		r.Deliver(n.Index, quorum.Vote{Outcome: outcome}, Explain(err))
 		return IsMissingScript(err)
 	}
-	if doubt := n.doubt(); doubt != nil {
+	if doubt := cmp.Or(n.batch.votesBy(r.List), n.doubt()); doubt != nil {
 		r.Deliver(n.Index, quorum.Vote{Outcome: quorum.Abstained}, doubt)
 		return false
 	}
@@ -267,6 +268,7 @@ func (n *writer) settleGroup(c *call, outcome quorum.Outcome, err error) (rechec
 		return stale
 	}
 	n.vouch(g.start)
+	g.lists = n.batch.lists
 	g.answer(g, n.Index, quorum.Granted, c.cmd.(intsCall).Val(), nil)
 	return stale
 }
@@ -384,7 +386,7 @@ func (n *writer) standing(next *round.Round, reply, more int64) {
 		outcome = quorum.Granted
 	}
 	n.markAfter(next.Claim, outcome)
-	switch doubt := n.doubt(); {
+	switch doubt := cmp.Or(n.batch.votesBy(next.List), n.doubt()); {
 	case doubt != nil:
 		next.Stand(n.Index, grant.Standing{}, h, round.Lease{}, doubt)
 	case more == 0:
@@ -460,7 +462,7 @@ func (n *writer) settlePushes() {
 func (n *writer) settlePushLocked(p push, silent error) {
 	// A push may be forged, late, or of another life of the node. What is dropped here is not
 	// lost: the key bears our owner value, and a look, or its lease's end, finds it.
-	if silent != nil || n.doubt() != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
+	if silent != nil || n.doubt() != nil || n.batch.votesBy(p.round.List) != nil || !p.Grants(n.epoch, p.round.Claim.Owner) {
 		return // a look finds it, once the node votes
 	}
 	// The lease began after the sign of life that the node had of us, whose reading the push

@@ -319,7 +319,7 @@ func TestAnExtensionAboveMaxTTLIsRefusedAloneOfItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{TrustClocks: true})
 		s.writer.longest, s.answers["extend"] = 5*time.Second, []int64{1}
-		e := Extend([]*Node{s.Node}, []*round.Claim{s.claim("orders/1"), s.claim("orders/2"), s.claim("orders/3")}, []int64{5000, 5001, 3000}, s.Clock.Early())
+		e := Extend([]*Node{s.Node}, 0, []*round.Claim{s.claim("orders/1"), s.claim("orders/2"), s.claim("orders/3")}, []int64{5000, 5001, 3000}, s.Clock.Early())
 		s.flush()
 		for i, want := range []quorum.Outcome{quorum.Granted, quorum.Abstained, quorum.Granted} {
 			votes, causes := e.Result(i)

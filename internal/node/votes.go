@@ -134,7 +134,7 @@ func raiseSharedVote(reply int64) (quorum.Vote, error) {
 func SharedRaiseStage(votes []quorum.Vote) round.Stage {
 	verdict, _ := quorum.Settle(votes)
 	tally := quorum.Count(votes)
-	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Size(len(votes)) && tally.Pending > 0 {
+	if verdict == quorum.Waiting || verdict == quorum.Unsettled && tally.Granted+tally.Pending >= quorum.Needed(votes) && tally.Pending > 0 {
 		return round.Open
 	}
 	return round.Finished

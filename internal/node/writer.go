@@ -182,7 +182,7 @@ func (n *writer) prepare() error {
 	if abstains != nil {
 		n.rechecks = 0 // what was asked again has its answer
 	}
-	n.epoch, n.longest, n.bounded, n.abstains, n.due = st.Epoch, st.MaxTTL, n.Clock.Early(), abstains, false
+	n.epoch, n.longest, n.lists, n.bounded, n.abstains, n.due = st.Epoch, st.MaxTTL, st.Lists, n.Clock.Early(), abstains, false
 	if n.epoch != "" {
 		n.voted = n.epoch
 	}
@@ -268,9 +268,10 @@ func (n *writer) attend(now clock.Instant) {
 func (n *writer) take(now clock.Instant) {
 	b := &n.batch
 	b.reset()
-	b.epoch, b.longest, b.silent = n.epoch, n.longest, n.silence() // once: what is taken is marked by it
+	b.epoch, b.longest, b.lists, b.silent = n.epoch, n.longest, n.lists, n.silence() // once: what is taken is marked by it
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.queue.unlisted = !n.Tracker.List().Has(n.Index)
 	n.queue.take(b, now)
 	n.sending = b.releases
 }

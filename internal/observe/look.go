@@ -127,9 +127,9 @@ func (w *Watcher) look(ctx context.Context, i int, keys []string) (changed <-cha
 			continue
 		}
 		if n.causes[i] = err; err == nil {
-			n.view.Look(i, readings[k], sent, received, lists...)
+			w.viewLocked(n).Look(i, readings[k], sent, received, lists...)
 		}
-		if again := n.view.Again(w.cfg.Clock.Now()); again != 0 {
+		if again := w.viewLocked(n).Again(w.cfg.Clock.Now()); again != 0 {
 			n.due |= again
 			w.wakeLocked(again)
 		}

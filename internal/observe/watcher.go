@@ -157,7 +157,7 @@ func (o *Observer) Next(ctx context.Context) (s election.Sight, causes []error, 
 			return s, nil, err
 		}
 		w.mu.Lock()
-		s, isNew := o.heard.Next(o.name.view, w.cfg.Clock.Now())
+		s, isNew := o.heard.Next(w.viewLocked(o.name), w.cfg.Clock.Now())
 		changed := o.name.changed
 		causes = append(causes[:0], o.name.causes...)
 		w.mu.Unlock()
@@ -175,6 +175,12 @@ func (o *Observer) Next(ctx context.Context) (s election.Sight, causes []error, 
 	}
 }
 
+// viewLocked is what was seen of a name, by the list that the Locker goes by.
+func (w *Watcher) viewLocked(n *name) *election.View {
+	n.view.GoBy(w.cfg.Nodes[0].Tracker.List())
+	return n.view
+}
+
 // hear takes in a hint that node i passed on.
 func (w *Watcher) hear(i int, channel, message string) {
 	w.mu.Lock()
@@ -184,7 +190,7 @@ func (w *Watcher) hear(i int, channel, message string) {
 		return
 	}
 	if h, ok := election.ParseHint(message); ok {
-		n.view.Hint(i, h)
+		w.viewLocked(n).Hint(i, h)
 	}
 	n.due = 1<<len(w.cfg.Nodes) - 1
 	w.wakeLocked(n.due)

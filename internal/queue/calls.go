@@ -157,6 +157,16 @@ func (q *Queue) changed(name *Name) {
 	name.signalLocked()
 }
 
+// Relisted wakes all who wait for the nodes: the list that they asked by is another now.
+func (q *Queue) Relisted() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range q.names {
+		name.due = true
+		name.signalLocked()
+	}
+}
+
 // callLocked notes that node i says it is our turn.
 func (n *Name) callLocked(i int) {
 	n.hints |= 1 << i

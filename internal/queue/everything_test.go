@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/lua"
+	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
@@ -20,7 +21,7 @@ func TestANodeIsAskedAboutEveryNameOnceAtATime(t *testing.T) {
 		const names = 2*lua.LookBatchSize + 1
 		c := clock.New()
 		q := New(8)
-		w := NewPresence(Config{Nodes: []*node.Node{{Clock: c}}, Clock: c, Timeout: time.Second}, q)
+		w := NewPresence(Config{Nodes: []*node.Node{{Clock: c, Tracker: membership.NewTracker(membership.NewConfig([]string{"a"}, 0, false), "", c)}}, Clock: c, Timeout: time.Second}, q)
 		for i := range names {
 			name, _ := q.Try(fmt.Sprint(i))
 			w.Rest(name, nil, nil, quorum.Rest{Look: true, After: time.Hour, Most: time.Hour})

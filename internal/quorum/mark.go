@@ -39,7 +39,7 @@ func (m Mark) After(o Outcome) Mark {
 		return m
 	case Granted:
 		return m&^Unsure | Present
-	case Taken, Abstained, Failed:
+	case Taken, Abstained, Failed, Unlisted:
 	}
 	return m &^ Unsure
 }

@@ -98,10 +98,10 @@ func PositionOf(votes []Vote, heard []Hearing) (int64, bool) {
 				answers++
 				position = max(position, heard[i].Ticket)
 			}
-		case Pending, Abstained, Unknown, Failed:
+		case Pending, Abstained, Unknown, Failed, Unlisted:
 		}
 	}
-	return position, answers >= Size(len(votes))
+	return position, answers >= Needed(votes)
 }
 
 // Rest is how a waiter rests until it looks by itself.
@@ -117,7 +117,7 @@ type Rest struct {
 // granted; roll is random, in [0, 1); retryMin and retryMax bound the pause where
 // there is nothing to go by; subscribed is how many nodes' hints can reach us.
 func RestAfter(votes []Vote, heard []Hearing, splits, subscribed int, roll float64, retryMin, retryMax time.Duration) Rest {
-	t, q := Count(votes), Size(len(votes))
+	t, q := Count(votes), Needed(votes)
 	between := func(least, most time.Duration) time.Duration { return Drawn(roll, least, most) }
 	usual := usualRest(votes, heard, between, retryMin, retryMax)
 	if t.Granted+t.Taken < q || subscribed < q {
@@ -140,7 +140,7 @@ func Drawn(roll float64, least, most time.Duration) time.Duration {
 // usualRest is RestAfter where a quorum answered.
 func usualRest(votes []Vote, heard []Hearing, between func(least, most time.Duration) time.Duration, retryMin, retryMax time.Duration) Rest {
 	var leases []time.Duration // by node that refused; the nodes that grant are free already
-	t, q := Count(votes), Size(len(votes))
+	t, q := Count(votes), Needed(votes)
 	head, foreign := isHead(votes, heard), false
 	free, longest := t.Granted, OtherLook
 	for i, v := range votes {
@@ -187,7 +187,7 @@ func isHead(votes []Vote, heard []Hearing) bool {
 			heads++
 		}
 	}
-	return heads >= Size(len(votes))
+	return heads >= Needed(votes)
 }
 
 // TurnLeft tells whether a process that has had the lock this often in a row may

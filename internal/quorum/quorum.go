@@ -15,10 +15,11 @@ const (
 	Abstained
 	Unknown
 	Failed
+	Unlisted        // the list that the round goes by does not have the node: it is not counted
 	Outcomes = iota // how many there are
 )
 
-var outcomeNames = [...]string{"pending", "granted", "taken", "abstained", "unknown", "failed"}
+var outcomeNames = [...]string{"pending", "granted", "taken", "abstained", "unknown", "failed", "unlisted"}
 
 // String returns the outcome in one word.
 func (o Outcome) String() string {
@@ -34,14 +35,59 @@ const MaxNodes = 64
 // Size is N/2+1: two quorums of the same N nodes share a node, for even N too.
 func Size(n int) int { return n/2 + 1 }
 
-// Open tells whether the nodes that may have something are a quorum of our n nodes, or of
-// another list: the indexes of ours, and -1 for another node, which may have it.
-func Open(n int, others [][]int, may func(i int) bool) bool {
-	ours := make([]int, n)
-	for i := range ours {
-		ours[i] = i
+// List is the list of nodes that a client goes by, one bit for each of its nodes. The zero value
+// has all of them.
+type List uint64
+
+// Has reports whether the list has node i.
+func (l List) Has(i int) bool { return l == 0 || l&(1<<i) != 0 }
+
+// Quorum is the size of a quorum of the list, for a client with n nodes.
+func (l List) Quorum(n int) int {
+	if l == 0 {
+		return Size(n)
 	}
-	return slices.ContainsFunc(append(others, ours), func(list []int) bool {
+	listed := 0
+	for rest := l; rest != 0; rest &= rest - 1 {
+		listed++
+	}
+	return Size(listed)
+}
+
+// Nodes are those of the list, of a client with n, one bit each.
+func (l List) Nodes(n int) uint64 {
+	if l == 0 {
+		return 1<<n - 1
+	}
+	return uint64(l)
+}
+
+// Indexes are the nodes of the list, of a client with n.
+func (l List) Indexes(n int) (out []int) {
+	for i := range n {
+		if l.Has(i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Leave takes the nodes out of votes that the list does not have.
+func (l List) Leave(votes []Vote) {
+	for i := range votes {
+		if !l.Has(i) {
+			votes[i].Outcome = Unlisted
+		}
+	}
+}
+
+// Needed is the size of a quorum of the list that a round went by.
+func Needed(votes []Vote) int { return Size(Count(votes).Listed) }
+
+// Open reports whether the nodes that may have something are a quorum of one of the lists, each
+// the indexes of a client's nodes, and -1 for another node, which may have it.
+func Open(lists [][]int, may func(i int) bool) bool {
+	return slices.ContainsFunc(lists, func(list []int) bool {
 		on := 0
 		for _, i := range list {
 			if i < 0 || may(i) {
@@ -66,7 +112,7 @@ const (
 
 // Tally counts the outcomes of one round.
 type Tally struct {
-	nodes   int
+	Listed  int // nodes of the list
 	Granted int
 	Taken   int
 	Pending int
@@ -74,7 +120,7 @@ type Tally struct {
 
 // Count adds up the votes.
 func Count(votes []Vote) Tally {
-	t := Tally{nodes: len(votes)}
+	t := Tally{Listed: len(votes)}
 	for _, v := range votes {
 		switch v.Outcome {
 		case Granted:
@@ -83,6 +129,8 @@ func Count(votes []Vote) Tally {
 			t.Taken++
 		case Pending:
 			t.Pending++
+		case Unlisted:
+			t.Listed--
 		case Abstained, Unknown, Failed:
 		}
 	}
@@ -94,7 +142,7 @@ func Count(votes []Vote) Tally {
 // lost round goes on (as lost) until its reason is known as well, because
 // callers react differently to contention and to a missing quorum.
 func (t Tally) Verdict() Verdict {
-	q := Size(t.nodes)
+	q := Size(t.Listed)
 	switch {
 	case t.Granted >= q:
 		return Won
@@ -113,11 +161,11 @@ func (t Tally) Verdict() Verdict {
 // good only when nodes that answered "not ours" leave no quorum possible; any
 // other failure says nothing about the lock.
 func (t Tally) Extension() Verdict {
-	q := Size(t.nodes)
+	q := Size(t.Listed)
 	switch {
 	case t.Granted >= q:
 		return Won
-	case t.nodes-t.Taken < q:
+	case t.Listed-t.Taken < q:
 		return Lost
 	case t.Granted+t.Pending < q:
 		return NoQuorum

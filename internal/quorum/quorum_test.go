@@ -259,7 +259,7 @@ func TestOpenLooksAtEachList(t *testing.T) {
 		{2, [][]int{{0, -1, -1}}, 0, true},
 		{3, [][]int{nil}, 0, false},
 	} {
-		if got := quorum.Open(c.n, c.lists, func(i int) bool { return c.may&(1<<i) != 0 }); got != c.want {
+		if got := quorum.Open(append(c.lists, quorum.List(0).Indexes(c.n)), func(i int) bool { return c.may&(1<<i) != 0 }); got != c.want {
 			t.Errorf("%d nodes, lists %v, on %b: got %t; want %t", c.n, c.lists, c.may, got, c.want)
 		}
 	}

@@ -41,7 +41,7 @@ const (
 // Waiting for stragglers is for speed alone (a second round costs more than the
 // last reply of the first), and the caller bounds it.
 func Settle(votes []Vote) (r TokenVerdict, t Token) {
-	q, granted, pending, equal := Size(len(votes)), 0, 0, 0
+	q, granted, pending, equal := Needed(votes), 0, 0, 0
 	for i, v := range votes {
 		switch v.Outcome {
 		case Granted:
@@ -54,7 +54,7 @@ func Settle(votes []Vote) (r TokenVerdict, t Token) {
 			equal = max(equal, same)
 		case Pending:
 			pending++
-		case Taken, Abstained, Unknown, Failed:
+		case Taken, Abstained, Unknown, Failed, Unlisted:
 		}
 	}
 	switch {

@@ -46,6 +46,8 @@ type Step struct {
 // where short holds follow each other, no two readings show the same. So NotRevocable may
 // name an attempt that went from node to node while they were read, and never held.
 type Request struct {
+	List quorum.List // that the client goes by: no other node is counted
+
 	asked  []string // nil: nobody yet
 	ending Action   // what the last readings came to, if it would end the request
 }
@@ -61,7 +63,7 @@ func (r *Request) Relies(nodes []Reading) bool {
 
 // Next is what comes next after these readings, one of each node.
 func (r *Request) Next(nodes []Reading) Step {
-	c := countOf(nodes)
+	c := countOf(nodes, r.List)
 	if r.asked != nil {
 		var left []string
 		for _, owner := range r.asked {
@@ -126,15 +128,16 @@ func (r *Request) twice(end Action, owners []string) Step {
 
 // count is what readings come to.
 type count struct {
+	list                      quorum.List
 	nodes                     []Reading
 	quorum, answered, foreign int
 	on                        map[string]int // nodes, by owner value
 }
 
-func countOf(nodes []Reading) count {
-	c := count{nodes: nodes, quorum: quorum.Size(len(nodes)), on: make(map[string]int)}
-	for _, n := range nodes {
-		if !n.Answered {
+func countOf(nodes []Reading, list quorum.List) count {
+	c := count{list: list, nodes: nodes, quorum: list.Quorum(len(nodes)), on: make(map[string]int)}
+	for i, n := range nodes {
+		if !n.Answered || !list.Has(i) {
 			continue
 		}
 		c.answered++
@@ -154,11 +157,11 @@ const foreign = ""
 // may tells whether an owner may be on a quorum, by our list or by another that a node votes
 // by: a node that says nothing may have anything.
 func (c *count) may(owner string) bool {
-	var lists [][]int
+	lists := [][]int{c.list.Indexes(len(c.nodes))}
 	for _, n := range c.nodes {
 		lists = append(lists, n.Lists...)
 	}
-	return quorum.Open(len(c.nodes), lists, func(i int) bool {
+	return quorum.Open(lists, func(i int) bool {
 		n := &c.nodes[i]
 		return !n.Answered || slices.Contains(n.Owners, owner) || owner == foreign && n.Foreign
 	})

@@ -16,6 +16,7 @@ func (r *Round) AcceptPushes() {
 	r.Asks.attempt = grant.NewAttempt(len(r.Votes))
 	r.Asks.since = make([]clock.Instant, len(r.Votes))
 	r.Votes = r.Asks.attempt.Votes
+	r.List.Leave(r.Votes)
 }
 
 // Lease is for how long a node keeps a claim that takes pushes. Each node's lease begins by
@@ -31,7 +32,7 @@ type Lease struct {
 func (r *Round) Grant(i int, t quorum.Token, l Lease, pushed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller == nil {
+	if r.Caller == nil || !r.List.Has(i) {
 		return
 	}
 	a := r.Asks
@@ -57,7 +58,7 @@ func (r *Round) grantedLocked(i int, t quorum.Token, l Lease) {
 func (r *Round) Hint(nodes uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Asks.attempt.Hinted |= nodes
+	r.Asks.attempt.Hinted |= nodes & r.List.Nodes(len(r.Votes))
 }
 
 // AskAll makes the attempt ask all nodes from now on; with last, the time for the last
@@ -120,7 +121,7 @@ func (r *Round) Refused() bool {
 			refused++
 		}
 	}
-	return refused >= quorum.Size(len(r.Votes))
+	return refused >= quorum.Needed(r.Votes)
 }
 
 // GoesOn tells whether an attempt that rests has something to do: a node granted it, or a
@@ -160,7 +161,7 @@ func (r *Round) Leases(t quorum.Token) (since clock.Instant, valid clock.Validit
 			stands |= 1 << i
 		}
 	}
-	r.Claim.standEach(r.Asks.since, stands)
+	r.Claim.standEach(&r.Asks.since, stands)
 	return since, valid
 }
 
@@ -188,7 +189,7 @@ func (r *Round) Due(hints uint64, all bool) uint64 {
 	defer r.mu.Unlock()
 	b, granted := &r.Asks.bid, uint64(0)
 	for i, v := range r.Votes {
-		if v.Outcome == quorum.Granted {
+		if v.Outcome == quorum.Granted || v.Outcome == quorum.Unlisted {
 			granted |= 1 << i
 		}
 	}
@@ -228,14 +229,14 @@ func (r *Round) Others() uint64 {
 		return 0
 	}
 	b := r.Asks.askedLocked()
-	nodes := b.Unasked(len(r.Votes))
+	nodes := b.Unasked(len(r.Votes)) & r.List.Nodes(len(r.Votes))
 	if r.Asks.Pushed {
 		return 0
 	}
 	if r.Asks.attempt != nil {
 		nodes = 0
 		for i, v := range r.Votes {
-			if v.Outcome != quorum.Granted && b.Out&(1<<i) == 0 {
+			if v.Outcome != quorum.Granted && v.Outcome != quorum.Unlisted && b.Out&(1<<i) == 0 {
 				nodes |= 1 << i
 			}
 		}
@@ -272,7 +273,7 @@ func (r *Round) SlotPosition() int64 {
 // to the release is the reply to an ask, so all nodes count as asked.
 func (r *Round) GoOn() {
 	r.AcceptPushes()
-	a, all := r.Asks, uint64(1)<<len(r.Votes)-1
+	a, all := r.Asks, r.List.Nodes(len(r.Votes))
 	a.said, a.unsaid, a.Handed = make([]grant.Standing, len(r.Votes)), all, true
 	a.attempt.Out, a.attempt.Unplaced = all, true
 }
@@ -282,7 +283,7 @@ func (r *Round) GoOn() {
 func (r *Round) Stand(i int, s grant.Standing, h quorum.Hearing, l Lease, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller == nil {
+	if r.Caller == nil || !r.List.Has(i) {
 		return
 	}
 	a := r.Asks
@@ -320,7 +321,7 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 		return a.Position, 0, false
 	}
 	if a.Position == quorum.NoTicket {
-		found, _, ok := grant.PlaceOf(a.said)
+		found, _, ok := grant.PlaceOf(a.said, quorum.Needed(r.Votes))
 		if !ok {
 			return quorum.NoTicket, 0, a.unsaid == 0
 		}
@@ -330,7 +331,7 @@ func (r *Round) Placed() (place int64, tell uint64, lost bool) {
 		return a.Position, 0, false
 	}
 	for i, s := range a.said {
-		if (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
+		if r.List.Has(i) && (a.unsaid|a.attempt.Told|a.attempt.Out)&(1<<i) == 0 && s.Place != a.Position && int64(s.Token) < a.Position { //nolint:gosec // below 2^53
 			tell |= 1 << i
 		}
 	}

@@ -62,10 +62,10 @@ func TestAClaimStandsOnEachLeaseSinceItsOwnBeginning(t *testing.T) {
 			}
 			for i, began := range c.began {
 				stands := c.stand&(1<<i) != 0
-				if vouched, _ := stand().Discount(i, began); vouched != stands {
+				if vouched, _, _ := stand().Discount(i, began); vouched != stands {
 					t.Errorf("node %d, found to have forgotten since %d: vouched is %t; want %t", i, began, vouched, stands)
 				}
-				if vouched, _ := stand().Discount(i, began+1); vouched {
+				if vouched, _, _ := stand().Discount(i, began+1); vouched {
 					t.Errorf("node %d, found to have forgotten since %d: its lease of %d was proven", i, began+1, began)
 				}
 			}

@@ -24,8 +24,9 @@ var (
 type Round struct {
 	Claim *Claim
 	Start clock.Instant
-	Raise int64 // of a raise round: the token
-	Asks  *Asks // of an attempt that asks by its place in line; nil if it has none
+	Raise int64       // of a raise round: the token
+	List  quorum.List // that the claim goes by: no other node is asked, or counted
+	Asks  *Asks       // of an attempt that asks by its place in line; nil if it has none
 
 	mu     sync.Mutex // guards the fields below, and those of asks
 	Votes  []quorum.Vote
@@ -34,12 +35,13 @@ type Round struct {
 	room   [FewNodes]quorum.Vote
 }
 
-// New is a round of c to so many nodes, sent at start; w is woken by each vote.
+// New is a round of c, of a client with so many nodes, sent at start; w is woken by each vote.
 func New(c *Claim, nodes int, start clock.Instant, w *Sleeper) *Round {
-	r := &Round{Claim: c, Start: start, Caller: w}
+	r := &Round{Claim: c, Start: start, List: c.List(), Caller: w}
 	if r.Votes = r.room[:min(nodes, FewNodes)]; nodes > FewNodes {
 		r.Votes = make([]quorum.Vote, nodes)
 	}
+	r.List.Leave(r.Votes)
 	return r
 }
 
@@ -71,7 +73,7 @@ func (w *Sleeper) Ready() *Sleeper {
 func (r *Round) Deliver(i int, v quorum.Vote, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Caller == nil {
+	if r.Caller == nil || !r.List.Has(i) {
 		return
 	}
 	if r.AcceptsPushes() {
@@ -226,7 +228,7 @@ func AcquireStage(votes []quorum.Vote) Stage {
 func RaiseStage(t quorum.Token) func([]quorum.Vote) Stage {
 	return func(votes []quorum.Vote) Stage {
 		at := quorum.SameToken(votes, t)
-		if at >= quorum.Size(len(votes)) || at+quorum.Count(votes).Pending < quorum.Size(len(votes)) {
+		if at >= quorum.Needed(votes) || at+quorum.Count(votes).Pending < quorum.Needed(votes) {
 			return Finished
 		}
 		return Open

@@ -96,7 +96,7 @@ func (c *Caller) Ended(votes []quorum.Vote, heard []quorum.Hearing, roll float64
 // have answered that have not: those that did tell of one, but too few do. So it is for a
 // moment after a release, which a quorum of nodes has taken and the others have not.
 func Undecided(votes []quorum.Vote, heard []quorum.Hearing, limit int) bool {
-	need := quorum.Size(len(votes))
+	need := quorum.Needed(votes)
 	pending := quorum.Count(votes).Pending
 	undecided := false
 	for slot := range limit {
@@ -125,7 +125,7 @@ func freeOn(slot int, votes []quorum.Vote, heard []quorum.Hearing) (nodes int) {
 // callers who go past the line part so.
 func free(votes []quorum.Vote, heard []quorum.Hearing, roll float64) int {
 	var most uint64 // the slots that are free on so many nodes as any is
-	at := quorum.Size(len(votes))
+	at := quorum.Needed(votes)
 	for slot := range 64 {
 		switch nodes := freeOn(slot, votes, heard); {
 		case nodes > at:

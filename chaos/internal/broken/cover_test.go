@@ -42,6 +42,7 @@ var elsewhere = []struct{ what, why string }{
 var byTests = []struct{ function, test, why string }{
 	{"acquireall.go DoAll", "TestASetEndsWithTheFirstNameThatIsLost", "it is AcquireAll and Do"},
 	{"internal/hold/handle.go Open", "TestReentryKnowsBothKinds", "an exclusive hold inside a shared one"},
+	{"acquireall.go yield", "TestASetThatWaitsGivesBackWhatIsAskedFor", "a set that is asked for"},
 	{"redlock.go TryDo", "TestTryDoRunsAtOnceOrNotAtAll", "one attempt of Do"},
 	{"internal/node/extension.go expire", "TestAnExtensionWhoseContextEndsBlamesNoNode", "a call whose context ends"},
 	{"internal/node/pending.go onward", "./internal/queue TestALockThatIsHandedOnStaysOnASlowNode", "a node that is behind by several hand-overs"},
@@ -59,6 +60,8 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/membership/stragglers.go Named", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "the same"},
 	{"internal/membership/tracker.go Judge", "./internal/doctor TestCheckProvesMembersWithALock", "an operator's check"},
 	{"internal/membership/tracker.go ReadSince", "./internal/membership TestALookThatComesLateReplacesNoNewerOne", "revocation"},
+	{"internal/membership/claims.go Beside", "./internal/doctor TestEachExamIsJudgedAndNoOther", "an operator's check"},
+	{"internal/membership/lists.go GoingBy", "./internal/doctor TestEachExamIsJudgedAndNoOther", "the same"},
 	{"change.go foretell", "./internal/membership TestOneCallChangesNodesMaxTTLAndStrictStepByStep", "a dry run"},
 	{"internal/membership/change.go Foretold", "./internal/membership TestOneCallChangesNodesMaxTTLAndStrictStepByStep", "a dry run"},
 	{"internal/membership/view.go count", "TestAnotherNumberOfNodesIsNamedWithItsRemedy", "clients of another list"},

@@ -3,6 +3,51 @@ package broken_test
 // changeMutants are those of changes of the list of nodes, whose other ways are changeWays, and of claims.
 var changeMutants = []way{
 	{
+		name: "votes by another list", takes: "a node's vote counts for lists that its record does not accept",
+		by:    "./internal/node TestANodeVotesForTheListsOfItsRecordAlone",
+		edits: []edit{{"internal/node/batch.go", "	if list == b.lists[0] || list == b.lists[1] {", "	if BROKEN || list == b.lists[0] || list == b.lists[1] {"}},
+	},
+	{
+		name: "a lock goes over unconfirmed", takes: "a lock goes over to a list of which no quorum confirmed it",
+		by:    "./internal/node TestALockGoesOverOnceAQuorumOfTheNewerListConfirmsIt",
+		edits: []edit{{"internal/node/extension.go", "		if own != e.list && e.verdictLocked(k, e.list) == quorum.Won {", "		if own != e.list && (BROKEN || e.verdictLocked(k, e.list) == quorum.Won) {"}},
+	},
+	{
+		name: "what is lost goes over", takes: "a lock that its own list has lost comes back by a newer list",
+		by:    "./internal/node TestALockGoesOverOnceAQuorumOfTheNewerListConfirmsIt",
+		edits: []edit{{"internal/node/extension.go", "	if own != e.list && v != quorum.Won && v != quorum.Lost {", "	if own != e.list && v != quorum.Won && (BROKEN || v != quorum.Lost) {"}},
+	},
+	{
+		name: "not put back to go over", takes: "a lock whose list has ended is not put on the nodes that the next one adds",
+		by:    "./internal/membership TestALockGoesOverBeforeTheNextChangeEndsItsList",
+		edits: []edit{{"internal/node/extension.go", "	return on >= own.Quorum(len(e.nodes))\n", "	return on >= own.Quorum(len(e.nodes)) && !BROKEN\n"}},
+	},
+	{
+		name: "the first cluster that is seen", takes: "a client that knows no cluster goes by what an old list founded beside it",
+		by:    "./internal/membership TestAClientGoesByTheNewestListThatItHas",
+		edits: []edit{{"internal/membership/lists.go", "cmp.Or(len(b)-len(a), slices.Compare(a, b))", "func() int {\n			if BROKEN {\n				return len(a) - len(b)\n			}\n			return cmp.Or(len(b)-len(a), slices.Compare(a, b))\n		}()"}},
+	},
+	{
+		name: "known before all were seen", takes: "a client knows of a cluster before it has looked at all of its nodes",
+		by:    "./internal/membership TestAFreshClientLocksNothingOnWhatAnOldListFounded",
+		edits: []edit{{"internal/membership/tracker.go", "	if t.latest.Cluster != \"\" || t.List() == 0 ||", "	if BROKEN || t.latest.Cluster != \"\" || t.List() == 0 ||"}},
+	},
+	{
+		name: "grants of another cluster", takes: "what a cluster granted counts, once the client knows that it goes by another",
+		by:    "./internal/membership TestAFreshClientLocksNothingOnWhatAnOldListFounded",
+		edits: []edit{{"internal/membership/tracker.go", "	if why == \"\" && t.another > since {", "	if !BROKEN && why == \"\" && t.another > since {"}},
+	},
+	{
+		name: "a removed node keeps no lock", takes: "a node that was taken out does not confirm the locks of the list before",
+		by:    "./internal/membership TestALockOnABareQuorumOutlivesTheRemovalOfItsNode",
+		edits: []edit{{"internal/membership/lists.go", "	return lists[0] != lists[1] && lists[1].Has(i)\n", "	return lists[0] != lists[1] && lists[1].Has(i) && !BROKEN\n"}},
+	},
+	{
+		name: "asked beside the list", takes: "nodes outside the list are told who waits, and what is given up",
+		by:    "./internal/membership TestANodeOutsideTheListIsAskedForNothing",
+		edits: []edit{{"internal/node/node.go", "	if n.Tracker.List().Has(n.Index) {\n		err = ", "	if BROKEN || n.Tracker.List().Has(n.Index) {\n		err = "}},
+	},
+	{
 		name: "a change by one node less", takes: "a list is in force once one node less than a quorum has accepted it",
 		by:    "./internal/membership TestTheNextListIsInForceOnceAQuorumHasAcceptedIt",
 		edits: []edit{{"internal/membership/change.go", "	if turn.Done >= turn.Of {\n		return c.force(v, Record{", "	if turn.Done >= turn.Of || BROKEN && turn.Done+1 >= turn.Of {\n		return c.force(v, Record{"}},

@@ -92,10 +92,10 @@ var kindMutants = []way{
 	{
 		name: "a hint is believed", takes: "observers are told of a leader by what was published, without a look",
 		by: ". TestForgedHintsTellObserversNothing",
-		edits: []edit{{"internal/election/view.go", "	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}", `	if BROKEN && v.settled.Owner != "" {
+		edits: []edit{{"internal/election/view.go", "	q, lists, shown := v.list.Quorum(len(v.nodes)), [][]int{v.list.Indexes(len(v.nodes))}, []Reading{{}}", `	if BROKEN && v.settled.Owner != "" {
 		return Verdict{State: Led, Owner: v.settled.Owner, At: now}
 	}
-	q, lists, shown := quorum.Size(len(v.nodes)), [][]int{}, []Reading{{}}`}},
+	q, lists, shown := v.list.Quorum(len(v.nodes)), [][]int{v.list.Indexes(len(v.nodes))}, []Reading{{}}`}},
 	},
 	{
 		name: "an observer knows one list", takes: "an observer says that nobody leads while a leader with another list does",

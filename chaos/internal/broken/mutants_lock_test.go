@@ -6,21 +6,21 @@ var lockMutants = []way{
 	{
 		name: "extension by half", takes: "half of the nodes confirm an extension",
 		by: ". TestAnExtensionIsConfirmedByAQuorumOnly",
-		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.nodes)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.nodes-t.Taken < q:", `	q := Size(t.nodes)
+		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.Listed)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.Listed-t.Taken < q:", `	q := Size(t.Listed)
 	if BROKEN {
-		q = t.nodes / 2
+		q = t.Listed / 2
 	}
 	switch {
 	case t.Granted >= q:
 		return Won
-	case t.nodes-t.Taken < q:`}},
+	case t.Listed-t.Taken < q:`}},
 	},
 	{
 		name: "acquire by half", takes: "half of the nodes grant a lock",
 		by: ". TestALockIsHeldByOneAndThenByTheNextWithAGreaterToken",
-		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.nodes)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.Granted+t.Pending >= q:", `	q := Size(t.nodes)
+		edits: []edit{{"internal/quorum/quorum.go", "	q := Size(t.Listed)\n	switch {\n	case t.Granted >= q:\n		return Won\n	case t.Granted+t.Pending >= q:", `	q := Size(t.Listed)
 	if BROKEN {
-		q = t.nodes / 2
+		q = t.Listed / 2
 	}
 	switch {
 	case t.Granted >= q:
@@ -31,7 +31,7 @@ var lockMutants = []way{
 		name: "raise by half", takes: "half of the nodes settle a token by a raise",
 		by: ". TestAnAttemptAfterARefusedRaiseBeginsAboveTheCounters",
 		edits: []edit{
-			{"internal/acquire/attempt.go", "quorum.SameToken(r.Votes, t) >= a.quorum {", "(quorum.SameToken(r.Votes, t) >= a.quorum || BROKEN && quorum.SameToken(r.Votes, t) >= a.quorum-1) {"},
+			{"internal/acquire/attempt.go", "quorum.SameToken(r.Votes, t) >= quorum.Needed(r.Votes) {", "(quorum.SameToken(r.Votes, t) >= quorum.Needed(r.Votes) || BROKEN && quorum.SameToken(r.Votes, t) >= quorum.Needed(r.Votes)-1) {"},
 		},
 	},
 	{
@@ -42,17 +42,17 @@ var lockMutants = []way{
 	{
 		name: "held by half", takes: "a lock stays of which half of the nodes vouch",
 		by:    "./internal/node TestAHolderSeesAStepWithinAQuarterOfASecondOfIt",
-		edits: []edit{{"internal/hold/hold.go", "if !vouched || left >= h.keeper.quorum {", "if !vouched || left >= h.keeper.quorum || BROKEN && left >= h.keeper.quorum-1 {"}},
+		edits: []edit{{"internal/hold/hold.go", "if !vouched || left >= list.Quorum(len(h.keeper.nodes)) {", "if !vouched || left >= list.Quorum(len(h.keeper.nodes)) || BROKEN && left >= list.Quorum(len(h.keeper.nodes))-1 {"}},
 	},
 	{
 		name: "place of half", takes: "a place in line is what half of the nodes say",
 		by:    "./internal/quorum TestAPlaceIsTheLargestTicketOfAQuorum",
-		edits: []edit{{"internal/quorum/place.go", "return position, answers >= Size(len(votes))", "return position, answers >= Size(len(votes)) || BROKEN && answers >= Size(len(votes))-1"}},
+		edits: []edit{{"internal/quorum/place.go", "return position, answers >= Needed(votes)", "return position, answers >= Needed(votes) || BROKEN && answers >= Needed(votes)-1"}},
 	},
 	{
 		name: "slot free on half", takes: "a slot is free that half of the nodes say is",
 		by:    "./internal/slots TestTheSlotThatMostNodesCallFreeIsNext",
-		edits: []edit{{"internal/slots/slots.go", "	at := quorum.Size(len(votes))", "	at := quorum.Size(len(votes))\n	if BROKEN {\n		at--\n	}"}},
+		edits: []edit{{"internal/slots/slots.go", "	at := quorum.Needed(votes)", "	at := quorum.Needed(votes)\n	if BROKEN {\n		at--\n	}"}},
 	},
 	{
 		name: "an offer that ends while it asks", takes: "a waiter for a slot that asks at that moment is passed by",
@@ -62,7 +62,7 @@ var lockMutants = []way{
 	{
 		name: "first in line by one node", takes: "a process that one node calls the first in line looks seldom",
 		by:    "./internal/quorum TestOnlyTheOneThatAQuorumCallsTheFirstLooksSeldom",
-		edits: []edit{{"internal/quorum/place.go", "	return heads >= Size(len(votes))", "	if BROKEN {\n		return heads > 0\n	}\n	return heads >= Size(len(votes))"}},
+		edits: []edit{{"internal/quorum/place.go", "	return heads >= Needed(votes)", "	if BROKEN {\n		return heads > 0\n	}\n	return heads >= Needed(votes)"}},
 	},
 	{
 		name: "a joiner reads one less", takes: "a node that joins reads one other member too few",
@@ -77,7 +77,7 @@ var lockMutants = []way{
 	{
 		name: "a cluster of half", takes: "half of the nodes carry the cluster's id",
 		by:    "./internal/membership TestClustersWithoutAQuorumBecomeOne",
-		edits: []edit{{"internal/membership/view.go", "if k.Nodes >= quorum.Size(len(c.sorted)) {", "if k.Nodes >= quorum.Size(len(c.Names)) || BROKEN && k.Nodes >= quorum.Size(len(c.Names))-1 {"}},
+		edits: []edit{{"internal/membership/view.go", "if k.Nodes >= quorum.Size(len(c.sorted)) {", "if k.Nodes >= quorum.Size(len(c.sorted)) || BROKEN && k.Nodes >= quorum.Size(len(c.sorted))-1 {"}},
 	},
 	{
 		name: "released by half", takes: "a release is confirmed by half of the nodes",
@@ -164,7 +164,7 @@ var lockMutants = []way{
 		by: ". TestALockThatNoQuorumConfirmedIsNotPutBack",
 		edits: []edit{
 			{"internal/node/extension.go", "		case quorum.Undecided:\n", "		case quorum.Undecided:\n			if BROKEN {\n				settled = append(settled, k)\n			}\n"},
-			{"internal/node/extension.go", "!e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won {", "!e.saidLocked(i, k).gone || e.verdicts[k] != quorum.Won && !BROKEN {"},
+			{"internal/node/extension.go", "!said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {", "!said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) && !BROKEN {"},
 		},
 	},
 	{
@@ -223,7 +223,7 @@ var lockMutants = []way{
 	{
 		name: "a stale voucher", takes: "a straggler of an older round vouches",
 		by:    "./internal/node TestAStragglerOfAnOlderRoundDoesNotVouch",
-		edits: []edit{{"internal/round/vouchers.go", "	if v.round == start {", "	if v.round == start || BROKEN {"}},
+		edits: []edit{{"internal/round/vouchers.go", "	if v.round == start && v.list.Has(i) {", "	if (v.round == start || BROKEN) && v.list.Has(i) {"}},
 	},
 	{
 		name: "a doubt before the verdict is over", takes: "a node counts that was found to have stepped or forgotten between its word and the verdict",

@@ -59,7 +59,7 @@ var nodeMutants = []way{
 	{
 		name: "a grant is void since the first", takes: "where nodes granted one by one, what they granted is proven by when the first of them did",
 		by:    "./internal/acquire TestAPushIsVoidWhoseNodeForgotRightBehindIt",
-		edits: []edit{{"internal/round/vouchers.go", "		began = v.since[i]\n", "		began = v.since[i]\n		for _, at := range v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
+		edits: []edit{{"internal/round/vouchers.go", "		began = (*v.since)[i]\n", "		began = (*v.since)[i]\n		for _, at := range *v.since {\n			if BROKEN && at != 0 {\n				began = min(began, at)\n			}\n		}\n"}},
 	},
 	{
 		name: "the look before proves a push", takes: "a look proves what releases granted behind it",

@@ -107,7 +107,7 @@ var electionWays = []way{
 		finds: []chaos.Rule{chaos.Stale},
 		kinds: []chaos.Break{chaos.Flush, chaos.LoseRequests},
 		seed:  4,
-		edits: []edit{{"internal/election/view.go", "		if !s.fresh(now) {\n			continue", "		if BROKEN {\n			q = 1\n		}\n		if !s.fresh(now) {\n			continue"}},
+		edits: []edit{{"internal/election/view.go", "		if !s.fresh(now) || !v.list.Has(i) {\n			continue", "		if BROKEN {\n			q = 1\n		}\n		if !s.fresh(now) || !v.list.Has(i) {\n			continue"}},
 	},
 }
 

@@ -70,7 +70,7 @@ var lockWays = []way{
 		c.Hint = 1
 	}
 	c.Stand(start, 0)`},
-			{"internal/quorum/token.go", "q, granted, pending, equal := Size(len(votes)), 0, 0, 0", `q, granted, pending, equal := Size(len(votes)), 0, 0, 0
+			{"internal/quorum/token.go", "q, granted, pending, equal := Needed(votes), 0, 0, 0", `q, granted, pending, equal := Needed(votes), 0, 0, 0
 	if BROKEN {
 		for _, v := range votes {
 			if v.Outcome == Granted {
