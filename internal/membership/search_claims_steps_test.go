@@ -45,6 +45,7 @@ type claimAnswer struct {
 	most, limit    uint8 // MaxTTL of the votes; how old a look may be
 	put, keepSince bool  // of a look: the claim is put
 	claim, known   vow
+	by             list
 }
 
 func (sys *claimSystem) question(s *claimState, k uint8) claimQuestion {
@@ -168,22 +169,25 @@ func (q *claimQuestion) observation(g claimSight) (o membership.Observation) {
 // view is what the client sees; a deaf one sees no claim of another list.
 func (q *claimQuestion) view(deaf bool) membership.View {
 	n, most := q.list.size(), q.sys.old
-	if q.list == q.sys.newest() {
+	if q.list&q.sys.newest() == q.sys.newest() {
 		most = q.sys.life
 	}
 	nodes, waits := make([]membership.Observation, n), make([]membership.Wait, n)
 	for i, g := range q.seen[:n] {
-		if deaf && g.claim.id != 0 && q.listOf(g.claim.id, g.claim.gen) != q.list {
+		if deaf && g.claim.id != 0 && q.listOf(g.claim.id, g.claim.gen) != q.goesBy() {
 			g.claim = vow{}
 		}
 		if nodes[i] = q.observation(g); g.nonce != 0 {
 			waits[i] = membership.Wait{Notice: q.notice(g.claimShow), Since: ago(g.since)}
 		}
 	}
-	v := membership.NewView(membership.NewConfig(q.list.names(), span(most), false), nodes, waits)
+	v := membership.NewView(membership.NewConfig(q.list.names(), span(most), false).By(q.goesBy().names()), nodes, waits)
 	v.Known = q.claimOf(q.known)
 	return v
 }
+
+// goesBy is the list that the client goes by.
+func (q *claimQuestion) goesBy() list { return cmp.Or(q.by, q.list) }
 
 // founding is the one that the client has begun.
 func (q *claimQuestion) founding() *membership.Founding {
@@ -241,8 +245,25 @@ func (q claimQuestion) look() (a claimAnswer) {
 	w = w.After(q.observation(next))
 	a.keepSince = w.Since == since
 	q.seen[q.n] = next
-	a.known = vowOf(q.view(false).Learn(q.claimOf(q.known)).Arg())
+	v = q.view(false)
+	names := v.GoesBy(v.Nodes, q.claimOf(q.known))
+	if q.by = 0; len(names) < q.list.size() {
+		for i := range q.list.size() {
+			if slices.Contains(names, nodeNames[i]) {
+				q.by |= 1 << i
+			}
+		}
+	}
+	a.by, a.known = q.by, q.known
+	if q.known.id != 0 || q.by == 0 || q.met() {
+		a.known = vowOf(q.view(false).Learn(q.claimOf(q.known)).Arg())
+	}
 	return a
+}
+
+// met reports whether the client has looked at each of its nodes.
+func (q *claimQuestion) met() bool {
+	return !slices.ContainsFunc(q.seen[:q.list.size()], func(g claimSight) bool { return g.age == 0 })
 }
 
 // lowers reports whether a flawed client puts its lower generation's claim there.
@@ -298,7 +319,7 @@ func (q *claimQuestion) act(i int, p membership.Proposal) (x claimAct) {
 		x = claimAct{kind: membership.DoNotice, old: q.seen[i].claim, claim: q.known}
 	}
 	if r := pl.Record; x.founding {
-		x.first = claimCluster{q.list, uint8(r.MaxTTL / unit), uint8(r.BeforeMaxTTL / unit), fromOf(r.From)}
+		x.first = claimCluster{q.goesBy(), uint8(r.MaxTTL / unit), uint8(r.BeforeMaxTTL / unit), fromOf(r.From)}
 	}
 	return x
 }
@@ -319,7 +340,7 @@ func (sys *claimSystem) look(s *claimState, k, i uint8) {
 	if g.claim.seized && g.since < g.claim.lease {
 		c.seized = max(c.seized, g.claim.lease-g.since)
 	}
-	c.seen[i], c.known = g, a.known
+	c.seen[i], c.known, c.by = g, a.known, a.by
 }
 
 // fresh is a number that nobody had; tidy gives it a lower one.
@@ -376,7 +397,8 @@ func (sys *claimSystem) act(s *claimState, k, i uint8, admit bool) {
 // lock takes the lock by the votes of these nodes, and reports whether it could.
 func (sys *claimSystem) lock(s *claimState, k uint8, votes list) bool {
 	c, q := &s.clients[k], sys.question(s, k)
-	if votes&^q.list != 0 || votes.size() != quorum.Size(q.list.size()) || c.left > 0 || c.seized > 0 && sys.flaw != claimsHasty {
+	by := q.goesBy()
+	if votes&^by != 0 || votes.size() != quorum.Size(by.size()) || !q.met() || c.left > 0 || c.seized > 0 && sys.flaw != claimsHasty {
 		return false
 	}
 	a := q.ask()
@@ -384,7 +406,7 @@ func (sys *claimSystem) lock(s *claimState, k uint8, votes list) bool {
 		return false
 	}
 	for i, g := range c.seen[:q.list.size()] {
-		if v := &s.nodes[i]; g.age == 0 || g.age-1 > a.limit || votes.has(uint8(i)) && (v.epoch != g.epoch || v.owner != 0) {
+		if v := &s.nodes[i]; by.has(uint8(i)) && (g.age == 0 || g.age-1 > a.limit) || votes.has(uint8(i)) && (v.epoch != g.epoch || v.owner != 0) {
 			return false
 		}
 	}
@@ -408,8 +430,8 @@ func (sys *claimSystem) reached(s *claimState) bool {
 				members++
 			}
 		}
-		for k, l := range sys.lists {
-			if l == sys.newest() && s.clients[k].known.id == id && id != 0 || members >= quorum.Size(sys.newest().size()) {
+		for k := range sys.lists {
+			if sys.serves(uint8(k)) && s.clients[k].known.id == id && id != 0 || members >= quorum.Size(sys.newest().size()) {
 				known |= 1 << id
 			}
 		}
@@ -488,7 +510,7 @@ func (sys *claimSystem) Next(s claimState, yield func(search.Step, claimState)) 
 		put(claimTick, 0, 0, sys.tick)
 	}
 	for k := range uint8(len(sys.lists)) {
-		if !s.asleep || sys.lists[k] != sys.newest() {
+		if !s.asleep || !sys.serves(k) {
 			sys.serve(k, put)
 		}
 	}
@@ -504,8 +526,8 @@ func (sys *claimSystem) Next(s claimState, yield func(search.Step, claimState)) 
 	} else if s.sleeps > 0 {
 		put(claimSleep, 0, 0, func(n *claimState) {
 			n.asleep, n.sleeps = true, n.sleeps-1
-			for k, l := range sys.lists {
-				if l == sys.newest() {
+			for k := range uint8(len(sys.lists)) {
+				if sys.serves(k) {
 					n.clients[k] = claimClient{}
 				}
 			}
@@ -548,7 +570,8 @@ func (sys *claimSystem) serve(k uint8, put func(kind, a, b uint8, change func(n 
 // node answers, and an operator says his word in the end. Not asked where an old list's cluster
 // stands, and the client neither knows a configuration nor sees one, by one id.
 func (sys *claimSystem) lockable(s claimState) bool {
-	k, size := uint8(slices.Index(sys.lists, sys.newest())), uint8(sys.newest().size())
+	k := uint8(slices.IndexFunc(sys.lists, func(l list) bool { return l&sys.newest() == sys.newest() }))
+	size := uint8(sys.lists[k].size())
 	mine, q := s.clients[k], claimQuestion{sys: sys, clusters: s.clusters}
 	old, ids := false, list(0)
 	for i := range s.nodes {
@@ -571,7 +594,7 @@ func (sys *claimSystem) lockable(s claimState) bool {
 			}
 		}
 		s.tidy()
-		for votes := range sys.newest() + 1 {
+		for votes := range sys.lists[k] + 1 {
 			if sys.lock(&s, k, votes) {
 				return true
 			}

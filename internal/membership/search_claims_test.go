@@ -77,6 +77,7 @@ type claimFounding struct {
 type claimMind struct {
 	seen  [claimSeats]claimSight
 	known vow
+	by    list // that it goes by; 0: all of its nodes
 	begun claimFounding
 }
 
@@ -130,6 +131,9 @@ type claimSystem struct {
 }
 
 func (sys *claimSystem) newest() list { return sys.grown[len(sys.grown)-1] }
+
+// serves reports whether the newest list serves client k, which has all nodes of it.
+func (sys *claimSystem) serves(k uint8) bool { return sys.lists[k]&sys.newest() == sys.newest() }
 
 // longest is the longest lease.
 func (sys *claimSystem) longest() uint8 { return max(sys.life, sys.old) }
@@ -263,6 +267,9 @@ func outer(s *claimSystem) { s.lists = []list{0b01, 0b111} }
 
 func always(testing.TB) {} // the quick tier has it
 
+// books makes two clients: of the first list, and one that has a node more than the newest.
+func books(s *claimSystem) { s.lists = []list{s.grown[0], 0b111} }
+
 // claimSearches go through everything that can happen.
 var claimSearches = []struct {
 	name   string
@@ -274,6 +281,12 @@ var claimSearches = []struct {
 	{"two to three", always, toThree, func(s *claimSystem) { s.sleeps = 1 }},
 	{"one to three, clients of the first list and the last", always, twice, func(s *claimSystem) { outer(s); s.sleeps = 1 }},
 
+	{"one node, and a client with two more", always, []list{0b01}, func(s *claimSystem) { books(s); s.sleeps = 1 }},
+	{"one to two, and a client with one more", always, toTwo, func(s *claimSystem) { books(s); s.sleeps = 1 }},
+
+	{"one to two, a client with one more, one look after another", testkit.Full, toTwo, func(s *claimSystem) { books(s); s.together = false }},
+	{"one to two, a client with one more, nodes forget twice", testkit.Full, toTwo, func(s *claimSystem) { books(s); s.sleeps, s.forgets, s.foundings = 1, 2, 1 }},
+	{"one to two, a client with one more, a look gets no answer", testkit.Full, toTwo, func(s *claimSystem) { books(s); s.misses = true }},
 	{"one to three, nodes forget twice", testkit.Full, twice, func(s *claimSystem) { outer(s); s.sleeps, s.forgets = 1, 2 }},
 	{"one to three, a longer MaxTTL of old clients", testkit.Full, twice, func(s *claimSystem) { outer(s); s.sleeps, s.old = 1, 2 }},
 	{"one to three, a shorter one", testkit.Full, twice, func(s *claimSystem) { outer(s); s.sleeps, s.life = 1, 2 }},
@@ -338,7 +351,7 @@ func TestSearchClaimsHoldOnRandomWalks(t *testing.T) {
 			t.Log(r)
 			testkit.Must(t, r.Err())
 			locks, old, seized := sampleClaims(sys)
-			t.Logf("%d locks, %d foundings by old lists and %d seizings in 10 walks", locks, old, seized)
+			t.Logf("%d locks, %d foundings by old lists and %d seizings in 30 walks", locks, old, seized)
 			if locks < 10 || old < 1 && sys.start != nil || seized < 1 && sys.settled {
 				t.Error("too few for these walks to show anything")
 			}
@@ -348,7 +361,7 @@ func TestSearchClaimsHoldOnRandomWalks(t *testing.T) {
 
 // sampleClaims walks, and counts what happened.
 func sampleClaims(sys *claimSystem) (locks, old, seized int) {
-	for seed := range uint64(10) {
+	for seed := range uint64(30) {
 		rnd, s := rand.New(rand.NewPCG(seed, 0)), sys.Init()
 		for range 600 {
 			total, pick := 0, search.Step{}
@@ -362,7 +375,7 @@ func sampleClaims(sys *claimSystem) (locks, old, seized int) {
 			switch {
 			case pick.Kind == claimLock:
 				locks++
-			case pick.Kind == claimDo && next.foundings < s.foundings && sys.lists[pick.A] != sys.newest():
+			case pick.Kind == claimDo && next.foundings < s.foundings && !sys.serves(pick.A):
 				old++
 			case pick.Kind == claimDo && sys.question(&s, pick.A).ask().acts[pick.B].kind == membership.DoSeize:
 				seized++
