@@ -32,10 +32,10 @@ var changeScenarios = []Scenario{
 	},
 	{
 		Name:     "partition-between-lists",
-		Claim:    "one client has the list of three nodes and reaches two of them, another has the list of five that two changes made, and reaches the other three: they share no node, and one of them has the lock at a time, by the greater token, unless nobody asks nodes whom they vote for",
+		Claim:    "one client has the list of five nodes and reaches three of them, another has the list of the three that two changes left, and reaches the other two: they share no node, and one of them has the lock at a time, by the greater token, unless nobody asks nodes whom they vote for",
 		Lesson:   "two lists at once are safe where quorums of them meet: the list before the last must be refused first",
 		Showings: append(guarded(trace.NameRedlock), otherTokens...),
-		list:     []int{0, 1, 2},
+		list:     []int{0, 1, 2, 3, 4},
 		script:   partitionBetweenLists,
 	},
 	{
@@ -154,18 +154,18 @@ func operatorDies(ctx context.Context, s *scene) {
 }
 
 func partitionBetweenLists(ctx context.Context, s *scene) {
-	ann := s.enterWith("ann", s.listed(0, 1, 2))
+	ann := s.enter("ann")
 	s.rehearse(ctx, ann)
-	s.relist(ctx, 3, "")
-	s.breakNow(Fault{Kind: Cut, Client: ann.Name, Node: 2})
-	for range 3 { // whose tokens the other three do not see
+	s.breakAll(Fault{Kind: Cut, Client: ann.Name}, 3, 4)
+	for range 3 { // whose tokens the other two do not see
 		s.visit(ctx, ann, 2*scenarioLease)
 	}
 	first := s.gets(ctx, ann, 2*scenarioLease)
 	stop := s.keep(ctx, first)
-	s.relist(ctx, 4, "")
-	bob := s.enterWith("bob", s.listed(0, 1, 2, 3, 4))
-	s.breakAll(Fault{Kind: Cut, Client: bob.Name}, 0, 1)
+	s.relist(ctx, 0, "")
+	s.relist(ctx, 1, "")
+	bob := s.enterWith("bob", s.listed(2, 3, 4))
+	s.breakNow(Fault{Kind: Cut, Client: bob.Name, Node: 2})
 	next := s.gets(ctx, bob, 3*scenarioLease)
 	must(next.Write(ctx))
 	if first.Remaining() > 0 {
