@@ -52,7 +52,7 @@ var shareWays = []way{
 	{
 		name: "shared extension past the end", takes: "a renewal brings one back whose lease has ended, or who was released",
 		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.KeyEnd},
-		seed:  37,
+		seed:  56,
 		edits: []edit{script("extend_shared", "if ownEnd < now then", "if false then")},
 	},
 	{
@@ -106,7 +106,7 @@ var electionWays = []way{
 		name: "one node tells who leads", takes: "an observer believes one node, not a quorum of them",
 		finds: []chaos.Rule{chaos.Stale},
 		kinds: []chaos.Break{chaos.Flush, chaos.LoseRequests},
-		seed:  4,
+		seed:  10,
 		edits: []edit{{"internal/election/view.go", "		if !s.fresh(now) || !v.list.Has(i) {\n			continue", "		if BROKEN {\n			q = 1\n		}\n		if !s.fresh(now) || !v.list.Has(i) {\n			continue"}},
 	},
 }
@@ -116,13 +116,13 @@ var slotWays = []way{
 	{
 		name: "a freed slot wakes nobody", takes: "the release of a slot calls none of those who wait for one",
 		finds: []chaos.Rule{chaos.NoProgress, chaos.Starved},
-		seed:  5,
+		seed:  10,
 		edits: []edit{script("release_slot", "while free and val[2] do", "while false do")},
 	},
 	{
 		name: "newcomer ignores the line of slots", takes: "a free slot is granted to one who asks, though others wait for one",
 		finds: []chaos.Rule{chaos.Overtaken},
-		seed:  10,
+		seed:  33,
 		edits: []edit{script("ask_slot", "elseif clear then", "elseif true then")},
 	},
 }

@@ -57,7 +57,7 @@ var lockWays = []way{
 	{
 		name: "extend that resurrects", takes: "an extension creates the key where there is none",
 		finds: []chaos.Rule{chaos.Litter, chaos.TwoHolders, chaos.Orphan},
-		seed:  21,
+		seed:  33,
 		edits: []edit{script("extend", "out[i] = redis.call('EXISTS', KEYS[1 + i]) * 2", `redis.call('SET', KEYS[1 + i], ARGV[1 + i], 'PX', ARGV[1 + n + i])
     out[i] = 1`)},
 	},
