@@ -315,3 +315,23 @@ func TestTheFirstAttemptOfAProcessIsNotRefusedBesideANodeThatForgot(t *testing.T
 		})
 	}
 }
+
+// A node changes between an operator's look and the install. He has said his word, and says it once.
+func TestAdmitLooksAgainWhereANodeHasChangedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 0, 3)
+		changed := false
+		y.nodes[0].Intercept(func(args []string) redlocktest.Verdict {
+			if changeScript(args) == "install" && !changed {
+				changed = true
+				y.nodes[0].FlushAll() // its notice is gone
+			}
+			return redlocktest.Pass()
+		})
+		l := y.locker(t, 0, 1, 2)
+		testkit.Must(t, l.Cluster().Admit(t.Context()))
+		if s := locktest.Status(t, l); s.Votes() != 3 || !changed {
+			t.Errorf("got %d votes; want 3", s.Votes())
+		}
+	})
+}

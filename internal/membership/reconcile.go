@@ -250,7 +250,9 @@ func (t *Tracker) step(ctx context.Context, p Proposal) (did, look bool) {
 		case DoRead:
 			look = look || !pl.Waiting
 		case DoNotice, DoInstall, DoForce, DoSeize:
-			did = t.did(ctx, i, actionTexts[pl.Action], n.Do(ctx, pl)) || did
+			err := n.Do(ctx, pl)
+			did = t.did(ctx, i, actionTexts[pl.Action], err) || did
+			look = look || p.Admit && errors.Is(err, ErrRefused) // an operator says his word once
 		}
 	}
 	return did, look
