@@ -76,7 +76,7 @@ func NewView(nodes int) *View {
 	return &View{nodes: make([]sight, nodes), hints: make([]Hint, nodes)}
 }
 
-// GoBy has the view count the nodes of this list.
+// GoBy makes the view count the nodes of this list.
 func (v *View) GoBy(list quorum.List) { v.list = list }
 
 // Look takes in a look at node i that was answered. The looks at a node come one after

@@ -258,7 +258,7 @@ func (k *Keeper) ConfirmOn(node int) {
 // list is the one that the Locker goes by.
 func (k *Keeper) list() quorum.List { return k.Acquirer.Tracker.List() }
 
-// Relisted has all held locks go over to the list that the Locker goes by now.
+// Relisted makes all held locks go over to the list that the Locker goes by now.
 func (k *Keeper) Relisted() {
 	for _, h := range k.held() {
 		if h.Claim.List() != k.list() {

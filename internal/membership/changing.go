@@ -12,7 +12,7 @@ func (t *Tracker) Plans(ctx context.Context, w Wanted) (Change, error) {
 	return NewChange(t.View(), w)
 }
 
-// await has the nodes that are coming wait from now on.
+// await makes the nodes that are coming wait from now on.
 func (t *Tracker) await(coming []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
