@@ -104,7 +104,7 @@ type NodeStatus struct {
 
 	// Refusal is why the node refuses to write, in its server's words: its memory is
 	// full, its disk failed, it lacks replicas, the user lacks a right. It grants nothing then, in any
-	// state. Empty: it wrote when Status asked, or said nothing.
+	// state. Empty: it wrote when Status asked, was not asked, or said nothing.
 	Refusal string
 
 	Generation int // of its record
@@ -125,9 +125,9 @@ func (c *Cluster) Status(ctx context.Context) (ClusterStatus, error) {
 	}
 	refusals := make([]string, len(l.nodes))
 	var g errgroup.Group // zero: one node's failure must not end the others
-	for i, n := range l.nodes {
+	for _, i := range l.tracker.List().Indexes(len(l.nodes)) {
 		g.Go(func() error {
-			refusals[i] = n.RefusesNow(ctx)
+			refusals[i] = l.nodes[i].RefusesNow(ctx)
 			return nil
 		})
 	}
