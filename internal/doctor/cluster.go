@@ -263,8 +263,10 @@ func (d *doctor) blank(v membership.View, i int, why string) {
 		why = v.Hindered(i, why)
 	case obstacle != "":
 		why += "; and " + strings.TrimSuffix(obstacle, ": ") // of a node that does not answer the cause is told already
-	case len(v.Members(i, 0)) < quorum.Size(len(v.Sorted())): // a new cluster: the next client waits for its first lock
+	case !slices.ContainsFunc(v.Nodes, func(o membership.Observation) bool { return o.Recorded }): // a new cluster: the next client waits for its first lock
 		about, quiet = aboutBlank, true
+	case len(v.Members(i, 0)) < quorum.Size(len(v.Sorted())): // a majority forgot
+		about, quiet = aboutForgot, d.waits[i]
 	default:
 		about, quiet = aboutForgot, quiet || d.waits[i]
 	}

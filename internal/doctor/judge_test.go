@@ -185,7 +185,7 @@ var judged = []struct {
 		for i := range 3 {
 			d.exams[i].err = errors.New("connection refused")
 		}
-	}, "error no-quorum: Nothing can be locked, and no lock is renewed, until a quorum votes; error unreachable 0: while a quorum of the others does; error unreachable 1; error unreachable 2"},
+	}, "error no-quorum: No new lock is given until a quorum votes; error unreachable 0: while a quorum of the others does; error unreachable 1; error unreachable 2"},
 	{"two servers that are down, and one that forgot", func(d *doctor, _ *exam) {
 		d.exams[0].err, d.exams[1].err, d.exams[2].record = errors.New("connection refused"), errors.New("connection refused"), recordOf()
 	}, "error no-quorum: until a quorum votes; error unreachable 0; error unreachable 1; info blank 2"},
@@ -272,6 +272,7 @@ var judged = []struct {
 	{"nobody is woken", refused("wake", "NOPERM x"), "warning refuses 4: wakes nobody"},
 
 	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},
+	{"three clocks ahead of two, and of this machine", offClock("012", 40*time.Second), "warning clock: the number of servers does not tell"},
 	{"a clock behind", offClock("4", -20*time.Second), "warning clock 4: NTP"},
 	{"a clock that is off by less than would step", offClock("4", 128*time.Millisecond), ""},
 	{"this client's own clock", offClock("01234", 2*time.Minute), "info clock: this machine"},
@@ -318,6 +319,7 @@ var judged = []struct {
 	{"names that differ", records("4", "names", "a\nb\nc\nd\nelsewhere"), "error other-n 4: by the same names"},
 	{"a node that restarted", records("4", "run", "another"), "warning blank 4: redlock nodes join --wait"},
 	{"a node that restarted, for which this client waits", all(records("4", "run", "another"), func(d *doctor, _ *exam) { d.waits[4] = true }), "info blank 4: redlock nodes join --wait"},
+	{"a majority that forgot", unfounded("234"), "error no-quorum: renewals go on only where nodes are merely full; warning blank 2: redlock nodes join --wait; warning blank 3; warning blank 4"},
 	{"a new cluster", unfounded("01234"), "info blank 0: Nothing; info blank 1; info blank 2; info blank 3; info blank 4"},
 	{
 		"no strict recovery, for which this client asks", all(records("0123", "strict", "1"), option(func(c *Config) { c.StrictRecovery = true })),

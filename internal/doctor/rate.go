@@ -169,7 +169,7 @@ var (
 		"It can't vote; while a quorum of the others does, it uses up one of the failures that they may have",
 		"Start or restart it, or mend the address, the network or the firewall; a TLS port wants rediss://, any other redis://",
 	}
-	aboutNoQuorum = diagnosis{FindingNoQuorum, "Nothing can be locked, and no lock is renewed, until a quorum votes", "Mend what keeps the other nodes from it, one by one"}
+	aboutNoQuorum = diagnosis{FindingNoQuorum, "No new lock is given until a quorum votes; renewals go on only where nodes are merely full", "Mend what keeps the other nodes from it, one by one"}
 	aboutLoading  = diagnosis{
 		FindingUnreachable,
 		"It can't vote until its data are loaded",

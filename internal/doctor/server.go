@@ -226,7 +226,7 @@ var (
 	aboutCrash = diagnosis{
 		FindingPersistence,
 		"After any restart it waits MaxTTL and is rebuilt from the others; when a majority restarts at once, a changed list of nodes and a raised MaxTTL are lost or old, and fencing tokens lean on clocks for one step",
-		"Set appendonly yes; appendfsync everysec will do where the nodes do not lose power together",
+		"CONFIG SET appendonly yes, then CONFIG REWRITE: with the file alone, the next start would be an empty one; appendfsync everysec will do where the nodes do not lose power together",
 	}
 	aboutPowerCut = diagnosis{
 		FindingPersistence,

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock/internal/clock"
@@ -47,7 +48,12 @@ var (
 	aboutClocks = diagnosis{
 		FindingClock,
 		"When somebody sets it right, it jumps by that much: leases end early (a second holder) or late, and the node abstains for MaxTTL; expiry itself needs only its rate to be right",
-		"Run NTP or chrony on it, and slew rather than step",
+		"Stop that server, set its clock, start it, and run redlock nodes join --wait; then keep it by NTP or chrony, which slew (docs/OPERATIONS.md)",
+	}
+	aboutTwoClocks = diagnosis{
+		FindingClock,
+		aboutClocks.why,
+		"Find out which is right; the number of servers does not tell. Stop each server that is wrong, one after another, set its clock, start it, and run redlock nodes join --wait",
 	}
 	aboutOwnClock = diagnosis{
 		FindingClock,
@@ -127,14 +133,26 @@ func (d *doctor) clocks() {
 		middle = voices[(len(voices)-1)/2]
 	}
 	limit := max(clock.Drift(d.cfg.TTL, d.cfg.Drift), stepSize)
+	var ours, theirs []string // nodes by this machine's clock, and by the median, where those differ
+	differs := len(all) > 1 && own.at.Sub(middle.at).Abs() > limit+middle.bound
 	for _, r := range all {
 		bound := r.bound + middle.bound
+		switch {
+		case differs && r.at.Sub(own.at).Abs() <= limit+r.bound:
+			ours = append(ours, d.names[r.node])
+			continue
+		case differs && r.at.Sub(middle.at).Abs() <= limit+bound:
+			theirs = append(theirs, d.names[r.node])
+		}
 		if apart := r.at.Sub(middle.at); apart.Abs() > limit+bound {
 			d.find(SeverityWarning, r.node, aboutClocks, "its clock is %v %s the nodes' median (give or take %v)",
 				apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), bound.Round(time.Microsecond))
 		}
 	}
-	if apart := own.at.Sub(middle.at); len(all) > 1 && apart.Abs() > round.HintLead {
+	if apart := own.at.Sub(middle.at); ours != nil {
+		d.find(SeverityWarning, -1, aboutTwoClocks, "the clocks of %s and of this machine are %v %s those of %s: one of the two is wrong",
+			strings.Join(ours, ", "), apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), strings.Join(theirs, ", "))
+	} else if len(all) > 1 && apart.Abs() > round.HintLead {
 		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median",
 			apart.Abs().Round(time.Millisecond), aheadOrBehind(apart))
 	}
