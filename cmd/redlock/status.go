@@ -27,11 +27,12 @@ import (
 func statusCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "status", Synopsis: "[flags] KEY...", Summary: "show who holds a key, alone or beside others, node by node",
-		About: `Shows for each node whether it votes, who holds KEY there, with which token, what remains
-of the lease, and how many processes stand in line there, which each of them does on a
-quorum of nodes (with --json: their ids, the next one first). Holders have a letter in the
-table and their names below it, as has the reason of a node that does not vote, or
-says nothing. And a verdict:
+		About: `Shows for each node whether it votes, who holds KEY there, what remains of the lease,
+and how many processes stand in line there, which each of them does on a quorum of nodes
+(with --json: their ids, the next one first). Holders have a letter in the table and their
+names below it, as has the reason of a node that does not vote, or says nothing. COUNTER is
+the largest number that the node has given for KEY, which may be a later token than the
+holder's. And a verdict:
 
   held m/N    m nodes, a quorum, show one holder
   shared m/N  those who share it hold it together; m nodes, a quorum, show one
@@ -41,8 +42,7 @@ says nothing. And a verdict:
 
 Of a shared key each who shares it follows, with what remains of its own lease by a
 quorum and the number of nodes that show it. In the table LEFT is that of the last one,
-and COUNTER, of any key the largest number that the node has given for it, is that of those
-who share it. Of a key that several hold
+and COUNTER that of those who share it. Of a key that several hold
 by slots (WithLimit in the library), the slots that a quorum shows follow, and how many
 stand in line for one. The verdict says nothing of them, but that a table begins with
 "held by slots" where it would be free. Who can be asked to give KEY up, by redlock revoke,
@@ -109,7 +109,7 @@ type nodeShows struct {
 	Sharers   []sharer `json:"sharers,omitempty"`
 	Revocable bool     `json:"revocable,omitempty"` // the holder can be asked for it: redlock revoke
 	Remaining int64    `json:"remaining_ms"`
-	Token     uint64   `json:"token,omitempty"` // the largest given there; none where nobody holds it
+	Counter   uint64   `json:"counter,omitempty"` // the largest number given there: a token of the holder, or of a later one; none where nobody holds it
 	// Waiting are those that stand in line, the next one first.
 	Waiting []string `json:"waiting"`
 	Error   string   `json:"error,omitempty"`
@@ -211,7 +211,7 @@ func assess(in redlock.Inspection, cluster redlock.ClusterStatus) keyStatus {
 			shows.Sharers = append(shows.Sharers, sharer{Holder: one.Owner, Remaining: one.Remaining.Milliseconds(), Revocable: one.Revocable, left: one.Remaining})
 		}
 		if len(views[i].owners) > 0 { // without, the number is of other names as well
-			shows.Token = uint64(n.Token)
+			shows.Counter = uint64(n.Token)
 		}
 		s.ByNode = append(s.ByNode, shows)
 	}
@@ -293,8 +293,8 @@ func marked(holder string, revocable bool) string {
 // that nothing is there.
 func (n nodeShows) row(letters *legend) []cli.Cell {
 	holder, left, token, waiting := n.Holder, cli.Short(n.left), "-", strconv.Itoa(len(n.Waiting))
-	if n.Token > 0 {
-		token = strconv.FormatUint(n.Token, 10)
+	if n.Counter > 0 {
+		token = strconv.FormatUint(n.Counter, 10)
 	}
 	switch {
 	case n.Error != "":

@@ -23,7 +23,7 @@ type shown struct {
 	ByNode               []struct {
 		Node, Vote, Holder, Error string
 		Remaining                 int64 `json:"remaining_ms"`
-		Token                     uint64
+		Counter                   uint64
 		Waiting                   []string
 		Shared                    bool
 		Sharers                   []sharing
@@ -62,7 +62,7 @@ func TestStatusTellsHeldFreeSplitAndUnknown(t *testing.T) {
 		t.Errorf("got %+v; want it held by worker", s)
 	}
 	for _, n := range s.ByNode {
-		if n.Vote != "member" || n.Holder != s.Holder || n.Remaining <= 0 || n.Token < uint64(lock.Token()) {
+		if n.Vote != "member" || n.Holder != s.Holder || n.Remaining <= 0 || n.Counter < uint64(lock.Token()) {
 			t.Errorf("got %+v; want a member that shows %s with token %d", n, s.Holder, lock.Token())
 		}
 	}
@@ -143,7 +143,7 @@ func TestStatusShowsWhoShares(t *testing.T) {
 	on := 0
 	for i, n := range s.ByNode {
 		on += len(n.Sharers)
-		if !n.Shared || n.Holder != "" || n.Remaining <= 0 || n.Token == 0 || n.Token != s.ByNode[0].Token {
+		if !n.Shared || n.Holder != "" || n.Remaining <= 0 || n.Counter == 0 || n.Counter != s.ByNode[0].Counter {
 			t.Errorf("node %d: got %+v; want it shared, with one number", i, n)
 		}
 	}

@@ -68,7 +68,7 @@ var passWays = []way{
 		name: "a lost pass is forgotten", takes: "a lock that was not passed on stays where it was",
 		finds: []chaos.Rule{chaos.Orphan, chaos.NoProgress},
 		kinds: []chaos.Break{chaos.LoseRequests, chaos.CutRequests, chaos.LoseReplies},
-		seed:  147, far: true, load: passing,
+		seed:  161, far: true, load: passing,
 		edits: []edit{{"internal/node/replies.go", "	if !quorum.TookOver(v.Outcome) {\n", `	if BROKEN && err != nil {
 		h.Round.Deliver(n.Index, v, err)
 		return recheck
