@@ -133,9 +133,11 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		}
 		r, stopped := l.probe(ctx, max(bound.Sub(l.clock.Now()), 0))
 		answered, slow := 0, 0
+		list := l.tracker.List()
 		for i, v := range r.Votes {
 			cause := r.Cause(i)
 			switch {
+			case !list.Has(i):
 			case errors.Is(cause, node.ErrDuplicateServer):
 				return fault.Errorf("redlock: open: %w", cause)
 			case v.Outcome == quorum.Granted || v.Outcome == quorum.Abstained:
@@ -149,7 +151,7 @@ func (l *Locker) warmUp(ctx context.Context) error {
 		}
 		met = met || answered >= l.quorum() // the last round may have had no time to be sent
 		now := l.clock.Now()
-		if answered == len(r.Votes) || met && now >= until {
+		if answered == len(list.Indexes(len(r.Votes))) || met && now >= until {
 			return nil
 		}
 		failed := quorumError("open", "nodes", ErrNoQuorum, nil, l.names, r.Votes, unreached(causes, now.Sub(began)))
@@ -198,10 +200,12 @@ func (l *Locker) probe(ctx context.Context, limit time.Duration) (*round.Round, 
 		n.SubmitProbe(r)
 	}
 	_, err := r.Await(ctx, l.clock, limit, func(votes []quorum.Vote) round.Stage {
-		if quorum.Count(votes).Pending == 0 {
-			return round.Finished
+		for _, i := range l.tracker.List().Indexes(len(votes)) {
+			if votes[i].Outcome == quorum.Pending {
+				return round.Open
+			}
 		}
-		return round.Open
+		return round.Finished
 	}, nil)
 	node.CloseRound(l.nodes, r, false)
 	return r, err

@@ -81,7 +81,7 @@ func (l *Locker) Revoke(ctx context.Context, resource string) error {
 		return fault.Errorf("redlock: revoke %s: %w", fault.Printable(resource), ErrClosed)
 	}
 	defer l.acquirer.Settled()
-	c := revokeCall{locker: l.core, resource: resource, key: key, request: revocation.Request{List: l.tracker.List()}}
+	c := revokeCall{locker: l.core, resource: resource, key: key}
 	err = c.run(ctx)
 	if _, whole := err.(*QuorumError); err == nil || whole { //nolint:errorlint // it says all by itself
 		return err
@@ -190,6 +190,7 @@ func (c *revokeCall) read(ctx context.Context) []revocation.Reading {
 	l := c.locker
 	readings, causes := make([]revocation.Reading, len(l.nodes)), make([]error, len(l.nodes))
 	before, since := l.tracker.View(), l.clock.Early()
+	c.request.List = l.tracker.List()
 	in := Inspection{Key: c.key, Nodes: make([]NodeInspection, len(l.nodes))}
 	l.look(ctx, &in)
 	for i := range in.Nodes {

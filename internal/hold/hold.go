@@ -57,6 +57,7 @@ type Hold struct {
 	cancel   context.CancelCauseFunc
 	turn     chan struct{} // an extension or renewal is under way until it closes; nil if none
 	set      Set           // that ends with it; nil if it is in none
+	tries    int           // to go over to the list of now
 
 	due   clock.Instant // guarded by the keeper's mu
 	place int           // in the keeper's heap, guarded by its mu; -1: not in it
@@ -410,11 +411,18 @@ func (h *Hold) hasten() {
 	h.keeper.reschedule(h)
 }
 
+// mostHastened is how often a lock is confirmed soon, to go over to another list. If a node that the
+// list adds takes no lock, its renewals try it again.
+const mostHastened = 4
+
 // missed tells whether a node has voted again since t and does not vouch for the hold, or its list
 // has not confirmed it: the round that was sent at about t came too early for it.
 func (h *Hold) missed(t clock.Instant) bool {
 	if h.Claim.List() != h.keeper.list() {
-		return true
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.tries++
+		return h.tries <= mostHastened
 	}
 	for i, n := range h.keeper.nodes {
 		if clock.Instant(n.Returned.Load()) > t && !h.Claim.VouchedBy(i) {

@@ -262,6 +262,9 @@ func (k *Keeper) list() quorum.List { return k.Acquirer.Tracker.List() }
 func (k *Keeper) Relisted() {
 	for _, h := range k.held() {
 		if h.Claim.List() != k.list() {
+			h.mu.Lock()
+			h.tries = 0
+			h.mu.Unlock()
 			h.hasten()
 		}
 	}

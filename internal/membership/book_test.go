@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/locktest"
@@ -232,7 +233,13 @@ func TestAClientGoesByTheNewestListThatItHas(t *testing.T) {
 	none := observed(0, "r", nil, 0, membership.Notice{})
 	claimed := none
 	claimed.Notice = membership.Notice{Nonce: "n", Run: "r", Claim: claimText(claimBy("c1", 1, ab...))}
-	known := claimBy("c1", 2, ab...)
+	claimedNext := none
+	claimedNext.Notice = membership.Notice{Nonce: "n", Run: "r", Claim: claimText(claimBy("c1", 2, abx...))}
+	unanswered := func(o membership.Observation) membership.Observation {
+		return membership.Unread(o, 1, 1, "no answer")
+	}
+	known, from2 := claimBy("c1", 2, ab...), claimBy("c2", 0, a...)
+	from2.From = "c1 2"
 	for _, c := range []struct {
 		name  string
 		known membership.Claim
@@ -254,9 +261,19 @@ func TestAClientGoesByTheNewestListThatItHas(t *testing.T) {
 		{"known, and a longer one is on one node", known, []membership.Observation{at("c2", 0, abc, nil), none, none}, ab},
 		{"known, and founded anew from it", known, []membership.Observation{from(at("c2", 0, a, nil), "c1 2"), none, none}, a},
 		{"known, and founded from an earlier one", known, []membership.Observation{from(at("c2", 0, a, nil), "c1 1"), none, none}, ab},
+		{"known, and what it was founded from is back", from2, []membership.Observation{unanswered(from(at("c2", 0, a, nil), "c1 2")), at("c1", 2, abc, nil), at("c1", 2, abc, nil)}, a},
+		{"a claim first, and a list with another node", membership.Claim{}, []membership.Observation{claimedNext, at("c1", 2, abx, ab), at("c1", 2, abx, ab)}, ab},
+		{"the next list on one node, the one before on a quorum", membership.Claim{}, []membership.Observation{at("c1", 3, abc, ab), at("c1", 2, ab, a), none}, ab},
+		{"the next list on one node that is gone", membership.Claim{}, []membership.Observation{unanswered(at("c1", 3, abc, ab)), at("c1", 2, ab, a), none}, ab},
+		{"the next list on a quorum", membership.Claim{}, []membership.Observation{at("c1", 3, abc, ab), at("c1", 2, ab, a), at("c1", 3, abc, ab)}, abc},
+		{"the next list, to which a new node has to come", membership.Claim{}, []membership.Observation{at("c1", 2, ab, a), none, none}, ab},
 		{"known, and an earlier list", known, []membership.Observation{at("c1", 1, a, nil), none, none}, ab},
 	} {
-		if got := membership.NewConfig(abc, maxTTL, false).GoesBy(c.seen, c.known); !slices.Equal(got, c.want) {
+		cfg := membership.NewConfig(abc, maxTTL, false)
+		if c.known.Cluster != "" {
+			cfg = cfg.By(c.known.Names)
+		}
+		if got := cfg.GoesBy(c.seen, c.known); !slices.Equal(got, c.want) {
 			t.Errorf("%s: it goes by %v; want %v", c.name, got, c.want)
 		}
 	}
@@ -345,5 +362,106 @@ func TestALockOnABareQuorumOutlivesTheRemovalOfItsNode(t *testing.T) {
 		}
 		time.Sleep(2 * redlock.DefaultTTL)
 		wantHeld(t, "after the removal", locks)
+	})
+}
+
+// An operator founded the cluster anew on one node, while the others were cut off. They are back, and
+// that node hangs: who knows of it does not go back to the others.
+func TestNobodyGoesBackToWhatItsClusterWasFoundedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 0)
+		l, m := y.locker(t, 0, 1, 2), y.locker(t, 0, 1, 2)
+		for _, c := range []*redlock.Locker{l, m} {
+			locktest.MustRelease(t, locktest.MustAcquire(t, c, "orders/42"))
+		}
+		y.nodes[1].Hang()
+		y.nodes[2].Hang()
+		y.nodes[0].Restart()
+		_, _ = l.TryAcquire(t.Context(), "orders/41") // claims the first node
+		_ = locktest.Status(t, l)
+		time.Sleep(5 * time.Second)
+		testkit.Must(t, y.locker(t, 0).Cluster().Admit(t.Context()))
+		time.Sleep(5 * time.Second)
+		held := locktest.MustAcquire(t, l, "orders/42", redlock.WithTTL(redlock.DefaultMaxTTL))
+		locktest.MustRelease(t, locktest.MustAcquire(t, m, "orders/43"))
+		y.nodes[1].Resume()
+		y.nodes[2].Resume()
+		time.Sleep(20 * time.Second) // the next acquisition looks at all nodes
+		locktest.MustRelease(t, locktest.MustAcquire(t, m, "orders/43"))
+		y.nodes[0].Hang()
+		for range 40 {
+			time.Sleep(100 * time.Millisecond)
+			if lock, err := m.TryAcquire(t.Context(), "orders/42"); err == nil && held.Err() == nil {
+				t.Fatalf("two hold it, by tokens %v and %v", held.Token(), lock.Token())
+			}
+		}
+	})
+}
+
+// The next list is in force on one node, when the operator and that node are gone. The others have the
+// list before, and clients go by that: those that saw the next one, and those that did not.
+func TestAChangeThatIsCutShortStopsNobodyThoughItsFirstNodeIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 1)
+		l := y.locker(t, 0, 1, 2, 3)
+		locks := heldBy(t, l, 3)
+		cut := true
+		for i := 1; i < 4; i++ {
+			y.nodes[i].Intercept(func(args []string) redlocktest.Verdict {
+				if cut && changeScript(args) == "force" {
+					return redlocktest.LoseRequest()
+				}
+				return redlocktest.Pass()
+			})
+		}
+		ctx, die := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			_ = y.locker(t, 0, 1, 2, 3).Cluster().Change(ctx, redlock.Wanted{Add: []string{y.names[3]}}, redlock.ChangeOptions{EndStragglers: true})
+			close(done)
+		}()
+		for locktest.Status(t, l).Generation == 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		die()
+		y.nodes[0].Stop()
+		<-done
+		time.Sleep(10 * time.Second) // what the operator had sent is gone
+		cut = false
+		time.Sleep(3 * redlock.DefaultTTL)
+		wantHeld(t, "the first node is gone", locks)
+		for _, client := range []*redlock.Locker{l, y.locker(t, 0, 1, 2, 3)} {
+			locktest.MustRelease(t, locktest.MustAcquire(t, client, "orders/42"))
+		}
+	})
+}
+
+// A node that the list adds takes no lock: its memory is full. Locks stay with the list before, and
+// are renewed as often as ever.
+func TestLocksThatCannotGoOverAreRenewedAtTheirPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 1, 1)
+		locks := heldBy(t, y.locker(t, 0, 1), 20)
+		renewals := 0
+		y.nodes[0].Intercept(func(args []string) redlocktest.Verdict {
+			if len(args) > 1 && args[0] == "EVALSHA" && args[1] == lua.ExtendScript.Hash {
+				renewals++
+			}
+			return redlocktest.Pass()
+		})
+		y.nodes[1].Intercept(func(args []string) redlocktest.Verdict {
+			if len(args) > 1 && args[0] == "EVALSHA" && args[1] == lua.ReseedScript.Hash {
+				return redlocktest.ReplyError("OOM command not allowed when used memory > 'maxmemory'.")
+			}
+			return redlocktest.Pass()
+		})
+		y.change(t, []int{0}, []int{0, 1})
+		time.Sleep(5 * time.Second)
+		renewals = 0
+		time.Sleep(redlock.DefaultTTL)
+		if most := 4 * len(locks); renewals > most { // three for each would be on its own
+			t.Errorf("got %d renewals in a lease; want %d at most", renewals, most)
+		}
+		wantHeld(t, "a lease later", locks)
 	})
 }

@@ -111,7 +111,7 @@ func (v View) learn(known Claim) Claim {
 	switch r := v.newest; {
 	case v.ours == "" || r.Names == nil:
 	case r.Cluster == known.Cluster && r.Gen >= known.Gen,
-		r.Cluster != known.Cluster && (known.Cluster == "" || slices.Equal(known.Names, v.sorted) || known.within(r.Names) || foundedFrom(r.From, known.Cluster, known.Gen)):
+		r.Cluster != known.Cluster && (known.Cluster == "" || slices.Equal(known.Names, v.sorted) || known.within(r.Names) && !foundedFrom(known.From, r.Cluster, r.Gen) || foundedFrom(r.From, known.Cluster, known.Gen)):
 		known = v.claimBy(r)
 	}
 	for _, o := range v.Nodes { // of a list that is not this client's

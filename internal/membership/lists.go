@@ -23,40 +23,36 @@ func (c Config) GoingBy(nodes []Observation) Config {
 }
 
 // goesBy returns the list that a client with these nodes goes by, after what they showed: that of
-// the newest configuration that it knows, or the one before it, if it has all nodes of that. Else
-// it stays with the list that it goes by: refused, unless a node votes by that. Of several clusters
-// a client that knows none takes the one with the longest list, since what an old list founded
-// beside a cluster is part of that; of two as long neither.
+// the newest configuration that it knows, if it has all nodes of that and a quorum of them have it
+// in force; until then an earlier one that a quorum votes by. From the newest it does not go back.
+// Of several clusters a client that knows none takes the one with the longest list, since what an
+// old list founded beside a cluster is part of that; of two as long neither.
 func (c Config) goesBy(nodes []Observation, known Claim) []string {
 	newest := map[string]Claim{} // by cluster
-	before := map[string][]string{}
-	take := func(k Claim, list []string) {
+	take := func(k Claim) {
 		if old, seen := newest[k.Cluster]; k.Cluster != "" && len(k.Names) > 0 && (c.Pin == "" || c.Pin == k.Cluster) && (!seen || old.Gen < k.Gen) {
-			newest[k.Cluster], before[k.Cluster] = k, list
+			newest[k.Cluster] = k
 		}
 	}
-	take(known, nil)
+	take(known)
 	for _, o := range nodes {
 		if r := o.Record; o.Recorded {
-			take(Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, From: r.From}, r.Before)
+			take(Claim{Cluster: r.Cluster, Gen: r.Gen, Configuration: r.Configuration, From: r.From})
 		} else if n, stands := o.StandingNotice(); stands {
-			take(claimOf(n.Claim), nil)
+			take(claimOf(n.Claim))
 		}
 	}
 	var found [][]string
 	for cluster, k := range newest {
-		old := false // founded anew since
+		old := foundedFrom(known.From, cluster, k.Gen) // founded anew since
 		for _, other := range newest {
 			old = old || other.Cluster != cluster && foundedFrom(other.From, cluster, k.Gen) && c.carry(nodes, other)
 		}
 		if old || known.Cluster != "" && cluster != known.Cluster && !foundedFrom(k.From, known.Cluster, known.Gen) && (!known.within(k.Names) || !c.carry(nodes, k)) {
 			continue
 		}
-		for _, list := range [][]string{k.Names, before[cluster]} {
-			if len(list) > 0 && len(without(list, c.Names)) == 0 {
-				found = append(found, list)
-				break
-			}
+		if list := c.listOf(nodes, k, known); list != nil {
+			found = append(found, list)
 		}
 	}
 	slices.SortFunc(found, func(a, b []string) int { return cmp.Or(len(b)-len(a), slices.Compare(a, b)) })
@@ -64,6 +60,44 @@ func (c Config) goesBy(nodes []Observation, known Claim) []string {
 		return c.sorted
 	}
 	return found[0]
+}
+
+// listOf returns the list of this cluster that the client goes by, if it takes this for the newest;
+// nil if it has no list of which it has all nodes. While nodes show an earlier configuration, the
+// newest may be on one node alone, or as good as lost with that.
+func (c Config) listOf(nodes []Observation, newest, known Claim) []string {
+	mine := func(list []string) bool { return len(list) > 0 && len(without(list, c.Names)) == 0 }
+	if mine(newest.Names) && known.Cluster == newest.Cluster && slices.Equal(newest.Names, c.sorted) {
+		return newest.Names
+	}
+	lists, before := [][]string{newest.Names}, [][]string(nil)
+	for _, o := range nodes {
+		if o.Recorded && o.Record.Cluster == newest.Cluster {
+			if before = append(before, o.Record.Before); o.Record.Gen < newest.Gen {
+				lists = append(lists, o.Record.Names)
+			}
+		}
+	}
+	lists = slices.DeleteFunc(lists, func(list []string) bool { return !mine(list) })
+	for _, list := range lists {
+		votes := 0
+		for i, o := range nodes {
+			by := c
+			by.sorted = list
+			if slices.Contains(list, c.Names[i]) && o.Recorded && o.Record.Cluster == newest.Cluster && by.accepts(o.Record) {
+				votes++
+			}
+		}
+		if votes >= quorum.Size(len(list)) {
+			return list
+		}
+	}
+	for _, list := range append(lists, before...) {
+		if mine(list) {
+			return list
+		}
+	}
+	return nil
 }
 
 // within reports whether the claim's list is part of a longer one: its cluster was founded beside that
@@ -166,6 +200,12 @@ func (v View) catchUp(i int) Plan {
 		return forceOf(rec.Epoch, in)
 	}
 	return Plan{}
+}
+
+// wanted reports whether node i is to be a member: of the list that this client goes by, of the
+// newest, or of one that it makes.
+func (v View) wanted(i int) bool {
+	return v.inList(i) || slices.Contains(v.newest.Names, v.Names[i]) || slices.Contains(v.coming, v.Names[i])
 }
 
 // inList tells whether the list that this client goes by has node i.

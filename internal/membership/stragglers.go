@@ -72,7 +72,8 @@ func (o Observation) Sign(name string) (slot, sign string) {
 func (t *Tracker) Straggles(r Record) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted)
+	return !slices.Equal(r.Names, t.config.sorted) && !r.Settled && slices.Equal(r.Before, t.config.sorted) &&
+		len(without(r.Names, t.config.Names)) > 0 // else it goes over
 }
 
 // Stragglers are the clients of the list before the one of that generation, by each node's signs:

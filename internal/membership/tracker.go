@@ -265,7 +265,7 @@ func (t *Tracker) Claim(i int, o Observation) Plan {
 	_, nodes[i] = t.incarnations[i].After(o)
 	v := NewView(t.config, nodes, slices.Clone(t.waits))
 	v.Known = t.latest
-	if state, _ := v.Standing(i); t.begun != nil || state != Blank || o.Replica || !v.inList(i) {
+	if state, _ := v.Standing(i); t.begun != nil || state != Blank || o.Replica || !v.wanted(i) {
 		return Plan{}
 	}
 	return v.claim(i)

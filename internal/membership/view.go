@@ -291,7 +291,7 @@ func (v View) Standing(i int) (State, string) {
 	state, why := v.standing(i)
 	switch state {
 	case Blank, Foreign, Misconfigured:
-		if !v.inList(i) && !slices.Contains(v.coming, v.Names[i]) {
+		if !v.wanted(i) {
 			return Unlisted, cmp.Or(v.unlisted(i), fmt.Sprintf("the list that this client goes by (%s) does not have it", strings.Join(v.sorted, ", ")))
 		}
 	case Unreachable, Member, Joining, Behind, Unlisted:

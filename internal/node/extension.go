@@ -163,7 +163,7 @@ func (e *Extension) verdictLocked(k int, list quorum.List) quorum.Verdict {
 // goOverLocked has lock k, which was won, go over to the Locker's list if a quorum of that confirms it.
 func (e *Extension) goOverLocked(k int) {
 	if e.claims[k].List() != e.list && e.verdictLocked(k, e.list) == quorum.Won {
-		e.claims[k].GoOver(e.list, e.Start, e.confirmersLocked(k, e.list))
+		e.claims[k].GoOver(e.list, e.Start, e.confirmersLocked(k, e.list), len(e.nodes))
 	}
 }
 
@@ -247,7 +247,7 @@ func (e *Extension) reseedLocked(i int, locks []int) {
 func (e *Extension) lostLocked(i int, locks []int, shared bool) (g *group) {
 	for _, k := range locks {
 		said := e.saidLocked(i, k)
-		if e.claims[k].Shared() != shared || !said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {
+		if e.claims[k].Shared() != shared || !said.gone || !e.list.Has(i) && !e.claims[k].List().Has(i) || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {
 			continue
 		}
 		said.gone = false // once

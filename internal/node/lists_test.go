@@ -134,3 +134,46 @@ func TestALockGoesOverOnceAQuorumOfTheNewerListConfirmsIt(t *testing.T) {
 		})
 	}
 }
+
+// A node is found to have stepped while the last reply is out by which the lock goes over.
+func TestADoubtIsNotLostWhenALockGoesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const two, all = quorum.List(0b011), quorum.List(0)
+		c, _, says := goingOver(t, two, all)
+		says(0, 1, two)
+		says(1, 1, all, two)
+		if vouched, left, _ := c.Discount(1, 0); !vouched || left != 1 {
+			t.Fatalf("got %t, %d left; want it doubted", vouched, left)
+		}
+		says(2, 1, all, two)
+		if c.List() != two || c.VouchedBy(1) {
+			t.Errorf("got list %b, nodes %b; want it where it was, without the node in doubt", c.List(), c.Set())
+		}
+	})
+}
+
+// A renewal of two locks, one by the list before: the other is put on no node of that.
+func TestALockIsPutBackOnNoNodeOutsideItsLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pair, all = quorum.List(0b110), quorum.List(0)
+		_, before, _ := goingOver(t, all, pair)
+		nodes := before.nodes
+		for _, n := range nodes {
+			n.queue.groups = nil
+		}
+		claims := []*round.Claim{{Key: "orders/1", Owner: "me"}, {Key: "orders/2", Owner: "me"}}
+		for i, list := range []quorum.List{all, pair} {
+			claims[i].MarkNodes(3)
+			claims[i].GoBy(list)
+		}
+		e := Extend(nodes, pair, claims, []int64{10_000, 10_000}, before.Start)
+		for i, replies := range [][]int64{{1, 0}, {1, 1}, {1, 1}} {
+			g := nodes[i].queue.groups[0]
+			g.lists = [2]quorum.List{pair, all}
+			g.answer(g, i, quorum.Granted, replies, nil)
+		}
+		if back := e.reseeds(); back != nil {
+			t.Errorf("put back on %v; want none", back)
+		}
+	})
+}

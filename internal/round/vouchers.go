@@ -17,6 +17,7 @@ type vouchers struct {
 	since *[]clock.Instant // by node: its lease began no earlier; nil if all began with the round
 	nodes uint64           // one bit each
 	list  quorum.List      // whose nodes they are, and by which they are counted
+	doubt uint64           // nodes that were found to have forgotten since the round began
 }
 
 // Stand puts the claim on the round that was sent at start, for which these
@@ -24,7 +25,7 @@ type vouchers struct {
 func (v *vouchers) Stand(start clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.round, v.since, v.nodes = start, nil, nodes&v.list.Nodes(quorum.MaxNodes)
+	v.round, v.since, v.nodes, v.doubt = start, nil, nodes&v.list.Nodes(quorum.MaxNodes), 0
 }
 
 // GoBy makes the claim one of the list, before anything is asked for it.
@@ -46,15 +47,16 @@ func (v *vouchers) List() quorum.List {
 func (v *vouchers) StandBy(list quorum.List, start clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.round, v.since, v.nodes, v.list = start, nil, nodes, list
+	v.round, v.since, v.nodes, v.list, v.doubt = start, nil, nodes, list, 0
 }
 
 // GoOver puts the claim on a newer list, a quorum of which confirmed it in the round that was sent
-// at start: these nodes. A claim that stands on another round by now stays where it is.
-func (v *vouchers) GoOver(list quorum.List, start clock.Instant, nodes uint64) {
+// at start: these nodes, of a client with so many. A claim that stands on another round by now stays
+// where it is, and so does one of whose nodes too many were found to have forgotten since.
+func (v *vouchers) GoOver(list quorum.List, start clock.Instant, nodes uint64, of int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.round == start {
+	if nodes &^= v.doubt; v.round == start && bits.OnesCount64(nodes) >= list.Quorum(of) {
 		v.list, v.nodes = list, nodes
 	}
 }
@@ -64,7 +66,7 @@ func (v *vouchers) GoOver(list quorum.List, start clock.Instant, nodes uint64) {
 func (v *vouchers) standEach(since *[]clock.Instant, nodes uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.round, v.since, v.nodes = clock.Never, since, nodes
+	v.round, v.since, v.nodes, v.doubt = clock.Never, since, nodes, 0
 }
 
 // Vouch notes that node i granted or confirmed the claim in the round that was sent
@@ -92,6 +94,7 @@ func (v *vouchers) Discount(i int, since clock.Instant) (vouched bool, left int,
 	}
 	vouched = v.nodes&(1<<i) != 0
 	v.nodes &^= 1 << i
+	v.doubt |= 1 << i
 	return vouched, bits.OnesCount64(v.nodes), v.list
 }
 

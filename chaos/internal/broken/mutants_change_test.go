@@ -13,6 +13,21 @@ var changeMutants = []way{
 		edits: []edit{{"internal/node/extension.go", "		if own != e.list && e.verdictLocked(k, e.list) == quorum.Won {", "		if own != e.list && (BROKEN || e.verdictLocked(k, e.list) == quorum.Won) {"}},
 	},
 	{
+		name: "a doubt is lost on the way", takes: "a node that was found to have forgotten vouches again when the lock goes over",
+		by:    "./internal/node TestADoubtIsNotLostWhenALockGoesOver",
+		edits: []edit{{"internal/round/vouchers.go", "	if nodes &^= v.doubt; v.round == start &&", "	if nodes &^= v.doubt; BROKEN {\n		nodes = ^uint64(0)\n	}\n	if v.round == start &&"}},
+	},
+	{
+		name: "back to what it was founded from", takes: "a client goes back to the cluster that its own was founded from",
+		by:    "./internal/membership TestNobodyGoesBackToWhatItsClusterWasFoundedFrom",
+		edits: []edit{{"internal/membership/lists.go", "		old := foundedFrom(known.From, cluster, k.Gen) // founded anew since", "		old := !BROKEN && foundedFrom(known.From, cluster, k.Gen) // founded anew since"}},
+	},
+	{
+		name: "the newest list at once", takes: "a client goes by the newest list before a quorum has it in force",
+		by:    "./internal/membership TestAChangeThatIsCutShortStopsNobodyThoughItsFirstNodeIsGone",
+		edits: []edit{{"internal/membership/lists.go", "		if votes >= quorum.Size(len(list)) {\n			return list", "		if BROKEN || votes >= quorum.Size(len(list)) {\n			return list"}},
+	},
+	{
 		name: "what is lost goes over", takes: "a lock that its own list has lost comes back by a newer list",
 		by:    "./internal/node TestALockGoesOverOnceAQuorumOfTheNewerListConfirmsIt",
 		edits: []edit{{"internal/node/extension.go", "	if own != e.list && v != quorum.Won && v != quorum.Lost {", "	if own != e.list && v != quorum.Won && (BROKEN || v != quorum.Lost) {"}},

@@ -164,7 +164,7 @@ var lockMutants = []way{
 		by: ". TestALockThatNoQuorumConfirmedIsNotPutBack",
 		edits: []edit{
 			{"internal/node/extension.go", "		case quorum.Undecided:\n", "		case quorum.Undecided:\n			if BROKEN {\n				settled = append(settled, k)\n			}\n"},
-			{"internal/node/extension.go", "!said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {", "!said.gone || e.verdicts[k] != quorum.Won && !e.keptLocked(k) && !BROKEN {"},
+			{"internal/node/extension.go", " || e.verdicts[k] != quorum.Won && !e.keptLocked(k) {", " || e.verdicts[k] != quorum.Won && !e.keptLocked(k) && !BROKEN {"},
 		},
 	},
 	{
