@@ -87,6 +87,17 @@ func (t *Tracker) OnList(f func()) { t.relisted = f }
 // List returns the list that this client goes by.
 func (t *Tracker) List() quorum.List { return quorum.List(t.list.Load()) }
 
+// Outside reports whether the list that this client goes by does not have node i, nor an earlier one
+// had it, as far as is known: nothing of this client can be there.
+func (t *Tracker) Outside(i int) bool {
+	if t.List().Has(i) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.seen[i].Recorded
+}
+
 // Attach adds the next node, before anybody asks.
 func (t *Tracker) Attach(n Node) { t.nodes = append(t.nodes, n) }
 

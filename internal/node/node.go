@@ -265,8 +265,9 @@ func (n *Node) keep(h *Handover, v quorum.Vote, cause error) {
 // claim can be on the node, nor of one that it was to be handed over from, it is done at
 // once; so is a leave that comes when the writer has ended: Close left every line before.
 func (n *Node) Release(r Release) {
+	outside := n.Tracker.Outside(n.Index)
 	n.mu.Lock()
-	n.queue.unlisted = !n.Tracker.List().Has(n.Index)
+	n.queue.outside = outside
 	gone := n.queue.clear(&r) || n.ended && r.Claim.Marks[n.Index] == quorum.Absent
 	if !gone {
 		n.queue.note([]Release{r}, 1)

@@ -23,8 +23,8 @@ const queueBound = 8 * AcquiresPerFlush
 // claim: each caller of its methods holds mu. They are the only code that moves work from
 // the queue into a batch, so that each claim is marked before it is sent.
 type pending struct {
-	node     int  // its index
-	unlisted bool // the list does not have it: what may be there is released, and no entry is looked for
+	node    int  // its index
+	outside bool // no list had it: what may be there is released, and no entry is looked for
 
 	releases []Release
 	groups   []*group
@@ -74,7 +74,7 @@ func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len
 // known not to be there, and no entry of the process hangs on it. Then nothing needs to be
 // sent, which makes the rollback of an attempt that failed early cost nothing.
 func (q *pending) clear(r *Release) bool {
-	return r.Claim.Marks[q.node] == quorum.Absent && r.Next == nil && (q.unlisted || r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush())
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Next == nil && (q.outside || r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush())
 }
 
 // take moves what may be sent now from the queue into the batch. From here on a

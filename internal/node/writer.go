@@ -269,9 +269,10 @@ func (n *writer) take(now clock.Instant) {
 	b := &n.batch
 	b.reset()
 	b.epoch, b.longest, b.lists, b.silent = n.epoch, n.longest, n.lists, n.silence() // once: what is taken is marked by it
+	outside := n.Tracker.Outside(n.Index)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue.unlisted = !n.Tracker.List().Has(n.Index)
+	n.queue.outside = outside
 	n.queue.take(b, now)
 	n.sending = b.releases
 }
