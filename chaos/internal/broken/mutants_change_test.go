@@ -3,6 +3,28 @@ package broken_test
 // changeMutants are those of changes of the list of nodes, whose other ways are changeWays, and of claims.
 var changeMutants = []way{
 	{
+		name: "a change by ballots alone", takes: "an operator's steps are bound to its ballot, which another may have too, and to no epoch",
+		by: "./internal/membership TestTheScriptsOfAChangeRefuseWhatIsNotTheirs",
+		edits: []edit{
+			{"internal/membership/change.go", "o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot &&", "(BROKEN || o.Record.Epoch == c.Marks[i]) && o.Record.Ballot == c.Ballot &&"},
+			script("accept", "if rec[1] ~= ARGV[1] then return -1 end", ""),
+		},
+	},
+	{
+		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with, and nobody looks who it is",
+		by: ". TestANodeThatComesBackVotesOnceThoughAnotherEntryLeadsToIt",
+		edits: []edit{
+			{"internal/node/writer.go", "if err := n.conn.load(lua.KeepingScripts); err != nil {", `if BROKEN {
+			if err := n.conn.load(lua.VotingScripts); err != nil {
+				return err
+			}
+		}
+		if err := n.conn.load(lua.KeepingScripts); err != nil {`},
+			{"internal/node/health.go", "return !n.Cfg.Unprotected && ", "return !BROKEN && !n.Cfg.Unprotected && "},
+			{"internal/node/health.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
+		},
+	},
+	{
 		name: "votes by another list", takes: "a node's vote counts for lists that its record does not accept",
 		by:    "./internal/node TestANodeVotesForTheListsOfItsRecordAlone",
 		edits: []edit{{"internal/node/batch.go", "	if list == b.lists[0] || list == b.lists[1] {", "	if BROKEN || list == b.lists[0] || list == b.lists[1] {"}},

@@ -29,15 +29,4 @@ var changeWays = []way{
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
 		edits: []edit{{"internal/membership/lists.go", "	return slices.Equal(r.Names, c.sorted) ||", "	return BROKEN || slices.Equal(r.Names, c.sorted) ||"}},
 	},
-	{
-		name: "a change by ballots alone", takes: "an operator's steps are bound to its ballot, which another may have too, and to no epoch",
-		finds: []chaos.Rule{chaos.WrongList},
-		kinds: []chaos.Break{chaos.ListChange, chaos.Reset},
-		load:  asking,
-		seed:  113,
-		edits: []edit{
-			{"internal/membership/change.go", "o.Record.Epoch == c.Marks[i] && o.Record.Ballot == c.Ballot &&", "(BROKEN || o.Record.Epoch == c.Marks[i]) && o.Record.Ballot == c.Ballot &&"},
-			script("accept", "if rec[1] ~= ARGV[1] then return -1 end", ""),
-		},
-	},
 }

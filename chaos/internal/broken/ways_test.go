@@ -144,20 +144,4 @@ var lockWays = []way{
 				r.Claim.Marks[q.node] = quorum.Absent
 			}`}},
 	},
-	{
-		name: "scripts on every node", takes: "a node that came back with old data has the scripts to vote with, and nobody looks who it is",
-		finds: []chaos.Rule{chaos.TwoHolders, chaos.TokenOrder, chaos.TokenRepeated},
-		kinds: []chaos.Break{chaos.Old},
-		seed:  13,
-		edits: []edit{
-			{"internal/node/writer.go", "if err := n.conn.load(lua.KeepingScripts); err != nil {", `if BROKEN {
-			if err := n.conn.load(lua.VotingScripts); err != nil {
-				return err
-			}
-		}
-		if err := n.conn.load(lua.KeepingScripts); err != nil {`},
-			{"internal/node/health.go", "return !n.Cfg.Unprotected && ", "return !BROKEN && !n.Cfg.Unprotected && "},
-			{"internal/node/health.go", `if n.Cfg.Unprotected || n.epoch == "" {`, `if BROKEN || n.Cfg.Unprotected || n.epoch == "" {`},
-		},
-	},
 }
