@@ -13,8 +13,8 @@ import (
 // Lists of nodes, one a generation. A change goes from one generation to the next
 // (change.go), and a node votes for clients of its record's list, and of the list before
 // that until the next change has begun. A record says so under its epoch: every write that
-// changes which lists a node votes for begins a new one. All clients give one list, name by
-// name: of those who named a node otherwise, the first change would end the locks.
+// changes which lists a node votes for begins a new one. A client has nodes, and goes by one of the
+// lists whose nodes it has all of (goesBy), name by name.
 
 // GoingBy is the configuration of a client that has seen this of its nodes, and nothing before.
 func (c Config) GoingBy(nodes []Observation) Config {

@@ -188,11 +188,12 @@ func (t *Tracker) goByLocked(list []string) bool {
 // claimWithin is how old a look at any node may be when votes count for an acquisition.
 const claimWithin = 15 * time.Second
 
-// Claimed returns why no vote counts for an acquisition whose round was sent at since: a node lacks the cluster's claim
-// (claims.go), or what was seized may still have locks. It returns nil where votes count. It waits
-// for the first look at each node, which the writers take, and looks itself where the last look is
-// too old or showed such a node: three node timeouts at most, or until ctx is done, with ctx's
-// error. A node that does not answer in time lacks nothing.
+// Claimed returns why no vote counts for an acquisition whose round was sent at since: a node lacks
+// the cluster's claim (claims.go), what was seized may still have locks, or this client goes by
+// another cluster since. It returns nil where votes count. It waits for the first look at each node,
+// which the writers take, and looks itself where the last look is too old or showed such a node:
+// three node timeouts at most, or until ctx is done, with ctx's error. A node that does not answer
+// in time lacks nothing.
 func (t *Tracker) Claimed(ctx context.Context, timeout time.Duration, since clock.Instant) error {
 	if err := t.met(ctx, timeout); err != nil {
 		return err
