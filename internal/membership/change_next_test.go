@@ -250,3 +250,15 @@ func TestWhatHasBegunIsFinishedThoughNothingIsWanted(t *testing.T) {
 		t.Errorf("a change has begun: got %v, %v; want a step that finishes it", c.Steps, err)
 	}
 }
+
+// Another operator may have the same ballot: what it settled has an epoch of its own.
+func TestWhatAnotherSettledWithTheSameBallotDoesNotStand(t *testing.T) {
+	c := newChanged()
+	c.turn(start)
+	c.settles(0, 1)
+	c.settles(1, 1)
+	c.nodes[1].Record.Epoch = "another's"
+	wantStage(t, "another settled the second node", c.turn(start), membership.Settling)
+	c.nodes[1].Record.Epoch = c.Marks[1]
+	wantStage(t, "it is ours again", c.turn(start), membership.Pausing)
+}
