@@ -434,7 +434,7 @@ func TestReleaseTakesALockAwayAndKeepsItAway(t *testing.T) {
 	must(t, servers[1].Kill())
 	run(t, nodes, "release", "k", "--force", "--yes").want(t, 69, "may stand")
 	run(t, nodes, "nodes").want(t, 69, "cluster unknown (2 of 3 nodes do not answer): 0 votes of 3 nodes")
-	run(t, nodes, "doctor").want(t, 2, "vote, quorum 2", "nothing can be locked by this client until 2 vote", "Nothing can be locked")
+	run(t, nodes, "doctor").want(t, 2, "vote, quorum 2", "nothing can be locked by this client until 2 vote", "No new lock is given")
 }
 
 // What became another program's after the look at it is not removed.

@@ -89,7 +89,7 @@ func TestStatusAndBenchFitEightyColumns(t *testing.T) {
 			t.Errorf("a node that can't be reached: got %q; want no reason for a holder", line)
 		}
 	}
-	if s := run(t, nodes, "status", "--node-timeout", "1s", "--json", "never"); strings.Contains(s.out, `"token"`) {
+	if s := run(t, nodes, "status", "--node-timeout", "1s", "--json", "never"); strings.Contains(s.out, `"counter"`) {
 		t.Errorf("a name that was never locked: got %s; want no token", s.out)
 	}
 	r = wantWidth(t, nodes, "bench", "--duration", "50ms", "--stall-node", servers[0].Addr())
