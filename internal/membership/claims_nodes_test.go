@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,17 +321,16 @@ func TestTheFirstAttemptOfAProcessIsNotRefusedBesideANodeThatForgot(t *testing.T
 func TestAdmitLooksAgainWhereANodeHasChangedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t, 0, 3)
-		changed := false
+		var changed atomic.Bool
 		y.nodes[0].Intercept(func(args []string) redlocktest.Verdict {
-			if changeScript(args) == "install" && !changed {
-				changed = true
+			if changeScript(args) == "install" && !changed.Swap(true) {
 				y.nodes[0].FlushAll() // its notice is gone
 			}
 			return redlocktest.Pass()
 		})
 		l := y.locker(t, 0, 1, 2)
 		testkit.Must(t, l.Cluster().Admit(t.Context()))
-		if s := locktest.Status(t, l); s.Votes() != 3 || !changed {
+		if s := locktest.Status(t, l); s.Votes() != 3 || !changed.Load() {
 			t.Errorf("got %d votes; want 3", s.Votes())
 		}
 	})

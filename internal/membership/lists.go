@@ -82,9 +82,7 @@ func (c Config) listOf(nodes []Observation, newest, known Claim) []string {
 	for _, list := range lists {
 		votes := 0
 		for i, o := range nodes {
-			by := c
-			by.sorted = list
-			if slices.Contains(list, c.Names[i]) && o.Recorded && o.Record.Cluster == newest.Cluster && by.accepts(o.Record) {
+			if slices.Contains(list, c.Names[i]) && o.Recorded && o.Record.Cluster == newest.Cluster && o.Record.votesBy(list) {
 				votes++
 			}
 		}
@@ -150,8 +148,11 @@ func (c Config) listsOf(r Record) [2]quorum.List {
 }
 
 // accepts reports whether a node with this record votes for a client of our list.
-func (c Config) accepts(r Record) bool {
-	return slices.Equal(r.Names, c.sorted) || !r.Settled && slices.Equal(r.Before, c.sorted)
+func (c Config) accepts(r Record) bool { return r.votesBy(c.sorted) }
+
+// votesBy reports whether a node with this record votes for clients that go by that list.
+func (r Record) votesBy(list []string) bool {
+	return slices.Equal(r.Names, list) || !r.Settled && slices.Equal(r.Before, list)
 }
 
 // ErrNextList is with the reason of a node that votes for clients of another list, from which a

@@ -126,7 +126,7 @@ var changeMutants = []way{
 	{
 		name: "the list before is accepted for good", takes: "a node votes for the list before, though a change has begun",
 		by:    "./internal/membership TestANodeVotesForItsListAndTheOneBeforeUntilTheNextChange",
-		edits: []edit{{"internal/membership/lists.go", " || !r.Settled && slices.Equal(r.Before, c.sorted)", " || (!r.Settled || BROKEN) && slices.Equal(r.Before, c.sorted)"}},
+		edits: []edit{{"internal/membership/lists.go", " || !r.Settled && slices.Equal(r.Before, list)", " || (!r.Settled || BROKEN) && slices.Equal(r.Before, list)"}},
 	},
 	{
 		name: "a lease above MaxTTL", takes: "a node votes for a longer lease than its record allows",

@@ -27,6 +27,6 @@ var changeWays = []way{
 	{
 		name: "any list is voted for", takes: "nodes vote for clients of any earlier list",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
-		edits: []edit{{"internal/membership/lists.go", "	return slices.Equal(r.Names, c.sorted) ||", "	return BROKEN || slices.Equal(r.Names, c.sorted) ||"}},
+		edits: []edit{{"internal/membership/lists.go", "{ return r.votesBy(c.sorted) }", "{ return BROKEN || r.votesBy(c.sorted) }"}},
 	},
 }
