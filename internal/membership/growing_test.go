@@ -606,3 +606,27 @@ func TestWhoSawALongerMaxTTLWaitsForItWhereAllIsLost(t *testing.T) {
 		locktest.MustRelease(t, next)
 	})
 }
+
+// Settling begins a new epoch: a client of the list before learns at its next renewal that the change
+// has begun, and loses its lock while the change waits for that.
+func TestAChangeThatHasBegunEndsTheLocksOfTheListBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 1, 2)
+		lock := locktest.MustAcquire(t, y.locker(t, 0), "orders/42")
+		y.change(t, []int{0}, []int{0, 1})
+		testkit.Must(t, lock.Err())
+		done := make(chan struct{})
+		go func() {
+			y.change(t, []int{0, 1}, []int{0, 1, 2})
+			close(done)
+		}()
+		time.Sleep(redlock.DefaultTTL + redlock.DefaultTTL/2)
+		select {
+		case <-done:
+			t.Error("the change did not wait")
+		default:
+			locktest.WantError(t, "half of the wait later", lock.Err(), redlock.ErrLost)
+		}
+		<-done
+	})
+}

@@ -10,11 +10,6 @@ var changeWays = []way{
 		edits: []edit{script("settle", "'epoch', ARGV[2], 'settled', 1, 'ballot'", "'epoch', ARGV[2], 'ballot'")},
 	},
 	{
-		name: "change under the old epoch", takes: "a change begins, and clients of the list before go on until they look",
-		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
-		edits: []edit{{"internal/membership/changing.go", "				task.Plan.Epoch = fresh()\n", "				task.Plan.Epoch = fresh()\n				if BROKEN {\n					task.Plan.Epoch = task.Plan.Record.Epoch\n				}\n"}},
-	},
-	{
 		name: "change without its pause", takes: "the next list is in force before the leases of the one before the last are over",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
 		edits: []edit{{"internal/membership/change.go", "		c.Until = now.Add(v.longest())\n", "		c.Until = now.Add(v.longest())\n		if BROKEN {\n			c.Until = now\n		}\n"}},
