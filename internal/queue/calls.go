@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -161,7 +162,8 @@ func (q *Queue) changed(name *Name) {
 func (q *Queue) Relisted() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, name := range q.names {
+	for _, key := range slices.Sorted(maps.Keys(q.names)) { // in one order, so that a run can be repeated
+		name := q.names[key]
 		name.due = true
 		name.signalLocked()
 	}
