@@ -411,11 +411,11 @@ func (h *Hold) hasten() {
 	h.keeper.reschedule(h)
 }
 
-// mostHastened is how often a lock is confirmed soon, to go over to another list. If a node that the
+// mostHastened bounds how often a lock is confirmed soon, to go over to another list. If a node that the
 // list adds takes no lock, its renewals try it again.
 const mostHastened = 4
 
-// missed tells whether a node has voted again since t and does not vouch for the hold, or its list
+// missed reports whether a node has voted again since t and does not vouch for the hold, or its list
 // has not confirmed it: the round that was sent at about t came too early for it.
 func (h *Hold) missed(t clock.Instant) bool {
 	if h.Claim.List() != h.keeper.list() {

@@ -337,7 +337,7 @@ func (b *batch) bounds(ttl int64) error {
 	return nil
 }
 
-// votesBy is why the node does not vote by that list; nil: it does.
+// votesBy returns why the node does not vote by that list; nil: it does.
 func (b *batch) votesBy(list quorum.List) error {
 	if list == b.lists[0] || list == b.lists[1] {
 		return nil

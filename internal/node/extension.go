@@ -155,7 +155,7 @@ func (e *Extension) decideLocked(k int) quorum.Verdict {
 	return v
 }
 
-// verdictLocked is what this list comes to for lock k.
+// verdictLocked returns what this list comes to for lock k.
 func (e *Extension) verdictLocked(k int, list quorum.List) quorum.Verdict {
 	return quorum.Count(e.votesLocked(k, list)).Extension()
 }

@@ -175,7 +175,7 @@ func (o *Observer) Next(ctx context.Context) (s election.Sight, causes []error, 
 	}
 }
 
-// viewLocked is what was seen of a name, by the list that the Locker goes by.
+// viewLocked returns what was seen of a name, by the list that the Locker goes by.
 func (w *Watcher) viewLocked(n *name) *election.View {
 	n.view.GoBy(w.cfg.Nodes[0].Tracker.List())
 	return n.view
