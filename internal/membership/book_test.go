@@ -467,3 +467,40 @@ func TestLocksThatCannotGoOverAreRenewedAtTheirPace(t *testing.T) {
 		wantHeld(t, "a lease later", locks)
 	})
 }
+
+// One node of three is of the list: observers are told who leads, and a holder is asked, by its word.
+func TestObserversAndRequestsGoByTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 1, 2)
+		l, other := y.locker(t, 0, 1, 2), y.locker(t, 0, 1, 2)
+		leads, resign := make(chan *redlock.Lock), make(chan struct{})
+		go func() {
+			_ = l.Campaign(t.Context(), "jobs", func(_ context.Context, lock *redlock.Lock) error {
+				leads <- lock
+				<-resign
+				return context.Canceled
+			})
+		}()
+		leader := <-leads
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		token := redlock.Token(0)
+		for seen, err := range other.Observe(ctx, "jobs") {
+			if token = seen.Token; err != nil || token == leader.Token() {
+				break
+			}
+		}
+		if token != leader.Token() {
+			t.Errorf("the observer is told token %v; want %v", token, leader.Token())
+		}
+		close(resign)
+		held := locktest.MustAcquire(t, l, "orders/42", redlock.WithRevocation())
+		go func() {
+			<-held.Revoked()
+			_ = held.Release(t.Context())
+		}()
+		if err := other.Revoke(ctx, "orders/42"); err != nil {
+			t.Errorf("Revoke: %v", err)
+		}
+	})
+}

@@ -378,3 +378,17 @@ func TestAClientThatSaysLocalhostLivesThroughAChange(t *testing.T) {
 	testkit.Must(t, lock.Extend(t.Context(), locktest.ShortMax), lock.Err())
 	locktest.MustRelease(t, lock)
 }
+
+// Two of the list's three nodes are down. Two servers that are of no list yet answer, and make no quorum.
+func TestOpenCountsNoNodeOutsideTheList(t *testing.T) {
+	t.Parallel()
+	servers := testserver.Need(t, 5, redisserver.Config{})
+	opts := append(locktest.ShortLeases(), redlock.WithNodeTimeout(time.Second))
+	founder := locktest.OpenServers(t, servers[:3], opts...)
+	testkit.Must(t, founder.Close(), servers[1].Kill(), servers[2].Kill())
+	l, err := redlock.Open(t.Context(), locktest.Addresses(servers), opts...)
+	locktest.WantError(t, "Open", err, redlock.ErrNoQuorum)
+	if err == nil {
+		_ = l.Close()
+	}
+}

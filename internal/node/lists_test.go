@@ -177,3 +177,28 @@ func TestALockIsPutBackOnNoNodeOutsideItsLists(t *testing.T) {
 		}
 	})
 }
+
+// A node that no list had holds nothing of ours. One that was taken out may have an entry of an
+// attempt, and grant it late.
+func TestAnAttemptThatIsOverIsReleasedWhereTheNodeWasTakenOut(t *testing.T) {
+	cl := clock.New()
+	tracker := membership.NewTracker(membership.NewConfig([]string{"a", "b"}, 0, false), "", cl)
+	n := &Node{Index: 1, Clock: cl, Tracker: tracker, Timeout: time.Second, wake: make(chan struct{}, 1)}
+	n.queue.node = 1
+	shows := membership.Observation{Sent: 1, Seen: 1, Answered: true, Run: "r", Recorded: true, Record: membership.Record{
+		Format: membership.RecordFormat, Epoch: "e", Cluster: "c", Run: "r", Gen: 1, Before: []string{"a", "b"},
+		Configuration: membership.Configuration{Names: []string{"a"}, MaxTTL: time.Minute},
+	}}
+	tracker.Publish(0, shows)
+	for _, member := range []bool{false, true} {
+		if member {
+			tracker.Publish(1, shows)
+		}
+		r := owed("orders/1")
+		r.Claim.MarkNodes(2)
+		r.Claim.AcceptPush(7)
+		if n.Release(r); len(n.queue.releases) == 1 != member {
+			t.Errorf("it was taken out %t: got %d releases", member, len(n.queue.releases))
+		}
+	}
+}
