@@ -306,6 +306,9 @@ func TestOneClientWithoutTheOptionDoesNotUndoStrictRecoveryOnRealServers(t *test
 			app := openWithout(t, servers, nil, append(short(), redlock.WithStrictRecovery())...)
 			admitted(t, app)
 			warm(t, app)
+			if forget == 3 {
+				must(t, app.Close()) // it would claim a node that it finds empty before the next one forgets
+			}
 			for _, s := range servers[:forget] {
 				must(t, s.RestartEmpty())
 			}
@@ -321,6 +324,7 @@ func TestOneClientWithoutTheOptionDoesNotUndoStrictRecoveryOnRealServers(t *test
 				}
 			} else {
 				mustRelease(t, mustAcquire(t, command, "reports")) // nothing says strict any more
+				app = openWithout(t, servers, nil, append(short(), redlock.WithStrictRecovery())...)
 				var err error
 				pollUntil(t, 10*time.Second, "the application is told", func() bool {
 					_, err = app.TryAcquire(t.Context(), "orders/42")
