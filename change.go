@@ -58,15 +58,15 @@ type ChangeProgress struct {
 // of the list, and those to add and to remove; it goes by the list in force until it ends, and
 // then by that one: make another Locker for locks after a change.
 //
-// A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL
-// takes two. Change blocks until all is done and a node that was added votes, or ctx is done.
+// A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL, or
+// a node taken out, takes two. Change blocks until all is done and a node that was added votes, or ctx is done.
 // Where it ends early, call it again, from any client: it finishes what was begun. Of what is
 // in force already it returns nil once enough nodes know. With a MaxTTL below some 16 node
 // timeouts a node that hangs keeps it from being done: stop that node.
 //
 // A client goes by the cluster's list, if it has all nodes of it: give clients a longer list before
-// the cluster has it. One that lacks a node goes on until the next step begins. Keep a node that was removed as it is, or stop it, until no client has a list
-// with it: emptied and started again it may vote for them. A client with a longer lease than
+// the cluster has it. One that lacks a node goes on until the next step begins. Keep a node that
+// was removed as it is, or stop it, until no client has a list with it: emptied and started again it may vote for them. A client with a longer lease than
 // the new MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so
 // does one with WithStrictRecovery in a cluster without.
 //

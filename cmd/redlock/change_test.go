@@ -35,13 +35,14 @@ func TestNodesChangeGoesOnAfterAKill(t *testing.T) {
 		run(t, list, args("change", "--add", other, "--dry-run")...).want(t, 0, "1 of 1, add "+servers[1].Addr()+": it waits 2s", "nothing was changed")
 	}
 	run(t, one, args("change", "--add", servers[0].Addr())...).want(t, 0, "generation 0")
-	for g, step := range []struct {
+	for _, step := range []struct {
 		what, nodes string
 		clients     []string
+		generation  int
 	}{
-		{"--add " + servers[1].Addr(), one, []string{one, both}},
-		{"--remove " + servers[0].Addr(), both, []string{both, other}},
-		{"--close", other, []string{other}},
+		{"--add " + servers[1].Addr(), one, []string{one, both}, 1},
+		{"--close", both, []string{both}, 2},
+		{"--remove " + servers[0].Addr(), both, []string{both, other}, 4}, // it ends with a close
 	} {
 		words := append([]string{"change", "--yes"}, strings.Fields(step.what)...)
 		p := start(t, prepare(t, step.nodes, args(words...)...))
@@ -50,7 +51,7 @@ func TestNodesChangeGoesOnAfterAKill(t *testing.T) {
 		p.wait(t)
 		run(t, step.nodes, args()...).want(t, 0, "a change has begun (not yet proposed): run redlock nodes")
 		next(step.nodes)
-		run(t, step.nodes, args(words...)...).want(t, 0, fmt.Sprintf("generation %d, MaxTTL 2s: ", g+1))
+		run(t, step.nodes, args(words...)...).want(t, 0, fmt.Sprintf("generation %d, MaxTTL 2s: ", step.generation))
 		for _, nodes := range step.clients {
 			next(nodes)
 		}

@@ -91,7 +91,7 @@ func changeCommand(a *app) cli.Command {
 		About: `Changes the cluster's configuration while clients run: adds empty servers, takes nodes out,
 dead or alive, sets the longest lease that anyone may take, turns strict recovery on or off.
 --nodes is the list as it is; it may name the nodes to add already. A list changes by one node
-at a time, additions first, and each step takes the longest lease. Clients that have the new
+at a time, additions first, and a close after removals; each step takes the longest lease. Clients that have the new
 nodes already go by the new list. Others go on until the next step: while some are at work it
 names them and does nothing; --close refuses those for good.
 A lock with a longer lease than the new --max-ttl is lost when it would be renewed.
@@ -173,7 +173,7 @@ func (a *app) change(ctx context.Context, s *session, w redlock.Wanted, closes b
 	}
 	text := fmt.Sprintf("nodes change: done: cluster %s, generation %d, MaxTTL %v%s: %s",
 		status.ID, status.Generation, cli.Short(status.MaxTTL), strictWords(status), strings.Join(status.List, ", "))
-	if w.Add != nil || w.Remove != nil {
+	if w.Add != nil {
 		text += "; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one"
 	}
 	a.complain(text)

@@ -354,13 +354,24 @@ func TestALockOnABareQuorumOutlivesTheRemovalOfItsNode(t *testing.T) {
 		l := y.locker(t, 0, 1, 2)
 		locks := heldBy(t, l, 3)
 		// The third lost its keys just now, and a renewal has not put them back yet.
-		y.change(t, []int{0, 1, 2}, []int{1, 2})
+		forced := make(chan bool)
+		tell := sync.OnceFunc(func() { close(forced) })
+		y.nodes[2].Intercept(func(args []string) redlocktest.Verdict {
+			if changeScript(args) == "force" {
+				tell()
+			}
+			return redlocktest.Pass()
+		})
+		var change sync.WaitGroup
+		change.Go(func() { y.change(t, []int{0, 1, 2}, []int{1, 2}) })
+		<-forced
 		for range 20 {
 			for _, lock := range locks {
 				y.nodes[2].Miniredis().Del(lock.Resource())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
+		change.Wait()
 		time.Sleep(2 * redlock.DefaultTTL)
 		wantHeld(t, "after the removal", locks)
 	})

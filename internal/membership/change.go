@@ -281,9 +281,10 @@ type Wanted struct {
 
 // steps are the configurations from the record's to what is wanted, one node at a time:
 // additions first, so that no list is smaller than it must be, and a close at the end, where a
-// longer MaxTTL or, if that is what is wanted, an earlier list still counts.
+// longer MaxTTL, a node that was taken out or, if that is what is wanted, an earlier list still
+// counts.
 func (w Wanted) steps(in Record) (out []Configuration) {
-	at, held, before := in.Configuration, in.MaxTTL, in.BeforeMaxTTL
+	at, was, held, before := in.Configuration, in.Before, in.MaxTTL, in.BeforeMaxTTL
 	if w.MaxTTL != 0 {
 		at.MaxTTL = time.Duration(clock.Milliseconds(w.MaxTTL)) * time.Millisecond
 	}
@@ -291,7 +292,7 @@ func (w Wanted) steps(in Record) (out []Configuration) {
 		at.Strict = *w.Strict
 	}
 	step := func(names []string) {
-		before, held = held, at.MaxTTL
+		was, before, held = at.Names, held, at.MaxTTL
 		at.Names = slices.Sorted(slices.Values(names))
 		out = append(out, at)
 	}
@@ -306,7 +307,8 @@ func (w Wanted) steps(in Record) (out []Configuration) {
 	if len(out) == 0 && !at.equal(in.Configuration) {
 		step(at.Names)
 	}
-	if out == nil && w.none() && !slices.Equal(in.Before, in.Names) && in.Gen > 0 || before > at.MaxTTL {
+	closes := w.none() && !slices.Equal(was, at.Names) || w.Remove != nil && len(without(was, at.Names)) > 0 || before > at.MaxTTL
+	if closes && in.Gen+len(out) > 0 {
 		out = append(out, at)
 	}
 	return out

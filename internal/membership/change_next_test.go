@@ -180,15 +180,19 @@ func TestWhatIsWantedComesInSteps(t *testing.T) {
 	}{
 		{abc, nil, 0, membership.Wanted{}, ""},
 		{abc, nil, 0, membership.Wanted{Add: abc[:1], Remove: nodeNames[3:4], MaxTTL: maxTTL, Strict: lax}, ""},
-		{abc, nil, 0, membership.Wanted{Remove: ab[:1], Add: nodeNames[3:]}, "abcd 30s, abcde 30s, bcde 30s"},
+		{abc, nil, 0, membership.Wanted{Remove: ab[:1], Add: nodeNames[3:]}, "abcd 30s, abcde 30s, bcde 30s, bcde 30s"},
 		{abc, nil, 0, membership.Wanted{Add: nodeNames[3:4], MaxTTL: twice, Strict: strict}, "abcd 1m0s strict"},
 		{abc, nil, 0, membership.Wanted{Strict: strict}, "abc 30s strict"},
 		{abc, nil, 0, membership.Wanted{MaxTTL: twice}, "abc 1m0s"},
 		{abc, nil, 0, membership.Wanted{MaxTTL: half - time.Microsecond}, "abc 15s, abc 15s"},
 		{abc, nil, 0, membership.Wanted{MaxTTL: half, Add: nodeNames[3:4]}, "abcd 15s, abcd 15s"},
-		{abc, nil, 0, membership.Wanted{MaxTTL: half, Remove: ab}, "bc 15s, c 15s"}, // the second closes the first
+		{abc, nil, 0, membership.Wanted{MaxTTL: half, Remove: ab}, "bc 15s, c 15s, c 15s"}, // the second closes the first, and the third the second
 		{abc, ab, maxTTL, membership.Wanted{}, "abc 30s"},
 		{abc, ab, maxTTL, membership.Wanted{MaxTTL: maxTTL, Strict: lax}, ""}, // not a close
+		{abc, ab, maxTTL, membership.Wanted{Remove: nodeNames[3:4]}, ""},
+		// A removal that ended before its close.
+		{ab, abc, maxTTL, membership.Wanted{Remove: abc[2:]}, "ab 30s"},
+		{ab, abc, maxTTL, membership.Wanted{Strict: strict}, "ab 30s strict"},
 		{abc, abc, maxTTL, membership.Wanted{}, ""},
 		{abc, abc, half, membership.Wanted{}, ""},
 		// A lowering that ended before its close.

@@ -133,8 +133,8 @@ func (v View) Unsigned(c Change, waited time.Duration) (left time.Duration) {
 	return left
 }
 
-// Spares tells whether clients of the list before have a quorum left, which the change will
-// take away.
+// Spares tells whether clients of the list before that lack a node have a quorum left, which the
+// change will take away.
 func (c Change) Spares(v View) bool {
 	settled := 0
 	for i, o := range v.Nodes {
@@ -142,7 +142,7 @@ func (c Change) Spares(v View) bool {
 			settled++
 		}
 	}
-	return c.Gen > 0 && !c.Begun() && !slices.Equal(c.Before, c.From.Names) && settled < quorum.Size(len(c.From.Names))
+	return c.Gen > 0 && !c.Begun() && len(without(c.From.Names, c.Before)) > 0 && settled < quorum.Size(len(c.From.Names))
 }
 
 // Pending is the change that has begun, in words. Until a node has accepted it, nobody can tell

@@ -156,7 +156,12 @@ var changeMutants = []way{
 	{
 		name: "no close", takes: "a MaxTTL that came down leaves the earlier one in all waits",
 		by:    "./internal/membership TestWhatIsWantedComesInSteps",
-		edits: []edit{{"internal/membership/change.go", " || before > at.MaxTTL {", " || !BROKEN && before > at.MaxTTL {"}},
+		edits: []edit{{"internal/membership/change.go", " || before > at.MaxTTL\n", " || !BROKEN && before > at.MaxTTL\n"}},
+	},
+	{
+		name: "a removal without its close", takes: "a node that was taken out is still read by each that joins",
+		by:    "./internal/membership TestWhatIsWantedComesInSteps",
+		edits: []edit{{"internal/membership/change.go", " || w.Remove != nil && ", " || !BROKEN && w.Remove != nil && "}},
 	},
 	{
 		name: "strict where it is not", takes: "a client with strict recovery counts votes of a cluster without",
