@@ -171,22 +171,36 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		}
 	case held:
 		if k.rounds < sys.extends && k.more == 0 && k.left > 0 {
-			do(stepExtend, func(k *lockerOf, _ *changeState) {
+			for _, newer := range sys.newer(s, k.list) {
+				next := *s
+				k := &next.lockers[c]
+				k.newer = newer
 				k.rounds++
 				k.more = sys.lease(c) - sys.drift
 				for n := range uint8(sys.seats) {
-					k.at[n].extend, k.at[n].confirmed = k.list.has(n), false
+					b := &k.at[n]
+					b.extend, b.confirmed, b.gone = (k.list | newer).has(n), false, false
 				}
-			})
-		}
-		confirmed := 0
-		for n := range k.at {
-			if k.at[n].confirmed {
-				confirmed++
+				yield(search.Step{Kind: stepExtend, A: c, C: uint8(newer)}, next)
 			}
 		}
-		if k.more > 0 && k.left > 0 && confirmed >= quorum.Size(k.list.size()) {
-			do(stepConfirm, func(k *lockerOf, _ *changeState) { k.left, k.more = max(k.left, k.more), 0 })
+		own, newer, kept := k.confirmed()
+		if k.more > 0 && k.left > 0 && (own || newer || kept && sys.slip == slipKept) {
+			do(stepConfirm, func(k *lockerOf, _ *changeState) {
+				k.left, k.more = max(k.left, k.more), 0
+				if newer {
+					k.list = k.newer
+				}
+				k.newer = 0
+			})
+		}
+		for n := range uint8(sys.seats) {
+			if k.more > 0 && k.at[n].gone && (own || newer || kept) {
+				next := *s
+				b := &next.lockers[c].at[n]
+				b.gone, b.reseed = false, true
+				yield(search.Step{Kind: stepReseed, A: c, B: n}, next)
+			}
 		}
 	case over:
 		if !sys.once && sys.spent(s, c) {
@@ -195,11 +209,56 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		return
 	}
 	do(stepEnd, func(k *lockerOf, s *changeState) {
-		k.phase, k.left, k.more, k.target = over, 0, 0, 0
+		k.phase, k.left, k.more, k.target, k.newer = over, 0, 0, 0, 0
 		for n := range k.at {
-			k.at[n] = ballotBox{acquire: k.at[n].acquire, until: s.seats[n].epochs + 1}
+			k.at[n] = ballotBox{acquire: k.at[n].acquire, reseed: k.at[n].reseed, until: s.seats[n].epochs + 1}
 		}
 	})
+}
+
+// newer are the lists that a lock may go over to: none, and each later than its own that a quorum
+// of it shows to be in force.
+func (sys *changeSystem) newer(s *changeState, own list) (out []list) {
+	out = []list{0}
+	for g, at := range s.lists[0] {
+		if at.names == own {
+			out = out[:1] // what came before is older
+		}
+		shown := 0
+		for n := range uint8(sys.seats) {
+			if v := &s.seats[n]; at.names.has(n) && !v.blank() && int(v.gen) == g+1 {
+				shown++
+			}
+		}
+		if sys.goes > 0 && at.names != 0 && at.names != own && shown >= quorum.Size(at.names.size()) {
+			out = append(out, at.names)
+		}
+	}
+	return out
+}
+
+// confirmed reports whether a quorum of the lock's own list confirmed it, one of the newer list, and
+// one of its own by whatever list these nodes vote.
+func (k *lockerOf) confirmed() (own, newer, kept bool) {
+	byOwn, byNewer, on := 0, 0, 0
+	for n := range uint8(mostSeats) {
+		switch b := &k.at[n]; {
+		case !b.confirmed:
+			continue
+		case k.list.has(n):
+			on++
+			if b.own {
+				byOwn++
+			}
+			fallthrough
+		case k.newer.has(n):
+			if b.newer && k.newer.has(n) {
+				byNewer++
+			}
+		}
+	}
+	q := quorum.Size(k.list.size())
+	return byOwn >= q, k.newer != 0 && byNewer >= quorum.Size(k.newer.size()), k.newer != 0 && on >= q
 }
 
 // spent tells whether nothing of a locker that is over matters any more.
@@ -225,11 +284,9 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 	if v.node.Epoch == 0 || v.run != v.process || b.until != 0 && uint8(v.node.Epoch) >= b.until {
 		return
 	}
-	switch voter := sys.accepts(v.page, k.list, sys.lease(c)); {
-	case voter:
-	case sys.slip != slipForceEpoch || v.settled || v.gen < 3 || s.lists[v.id-1][v.gen-3].names != k.list: // who was accepted before still is
-		return
-	}
+	own := sys.accepts(v.page, k.list, sys.lease(c)) ||
+		sys.slip == slipForceEpoch && !v.settled && v.gen > 2 && s.lists[v.id-1][v.gen-3].names == k.list // who was accepted before still is
+	newer := k.newer != 0 && sys.accepts(v.page, k.newer, sys.lease(c))
 	owner, life, epoch := ownerOf(c), scriptmodel.Tick(sys.lease(c)), v.node.Epoch
 	at := func(kind uint8, ok bool, run func(*ballotBox, *scriptmodel.Node)) {
 		if ok {
@@ -238,19 +295,23 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 			yield(search.Step{Kind: kind, A: c, B: n}, next)
 		}
 	}
-	at(stepAcquire, b.acquire, func(b *ballotBox, node *scriptmodel.Node) {
+	at(stepAcquire, own && b.acquire, func(b *ballotBox, node *scriptmodel.Node) {
 		b.acquire = false
 		if g := node.Acquire(0, scriptmodel.Acquire{Owner: owner, Life: life, Epoch: epoch}, 0); g > 0 && k.phase == acquiring {
 			b.grant = scriptmodel.Number(g)
 		}
 	})
-	at(stepTakeRaise, b.raise, func(b *ballotBox, node *scriptmodel.Node) {
+	at(stepTakeRaise, own && b.raise, func(b *ballotBox, node *scriptmodel.Node) {
 		b.raise = false
 		b.raised = node.Raise(scriptmodel.Raise{Owner: owner, Token: k.target, Epoch: epoch}, 0) == scriptmodel.Done && k.phase == raising
 	})
-	at(stepTakeExtend, b.extend, func(b *ballotBox, node *scriptmodel.Node) {
-		b.extend = false
-		b.confirmed = node.Extend(0, scriptmodel.Extend{Owner: owner, Life: life, Epoch: epoch}) == scriptmodel.Done && k.phase == held && k.more > 0
+	at(stepTakeExtend, (own || newer) && b.extend, func(b *ballotBox, node *scriptmodel.Node) {
+		said, counts := node.Extend(0, scriptmodel.Extend{Owner: owner, Life: life, Epoch: epoch}), k.phase == held && k.more > 0
+		*b = ballotBox{acquire: b.acquire, reseed: b.reseed, confirmed: said == scriptmodel.Done && counts, own: own, newer: newer, gone: sys.goes > 0 && said == scriptmodel.Refused && counts}
+	})
+	at(stepTakeReseed, (own || newer) && b.reseed, func(b *ballotBox, node *scriptmodel.Node) {
+		b.reseed = false
+		node.Reseed(0, scriptmodel.Reseed{Owner: owner, Life: life, Token: k.token, Epoch: epoch}, 0)
 	})
 }
 

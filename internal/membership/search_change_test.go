@@ -20,7 +20,8 @@ import (
 // the list, and with long the MaxTTL, up and down, with turns strict. What
 // an agent decides is sent at once, and arrives whenever, or never.
 //
-// With long a locker takes longer leases than the others. Where founds, all nodes but one may
+// With goes a held lock goes over to the newest list that a quorum shows, by its extensions
+// (ADR 27), else it stays with its own. With long a locker takes longer leases than the others. Where founds, all nodes but one may
 // forget, and are founded again, or wait for an operator where the cluster is strict.
 //
 // Not in it: other clusters, several names, queues.
@@ -109,12 +110,13 @@ type ballotBox struct {
 	acquire, raise, extend   bool // under way
 	grant                    scriptmodel.Number
 	known, raised, confirmed bool
+	own, newer, gone, reseed bool  // of an extension: by which lists the node votes; the key is not there; it is put back
 	until                    uint8 // only epochs below are known to the client; 0: it still learns
 }
 
 // lockerOf is one attempt at the lock.
 type lockerOf struct {
-	list              list
+	list, newer       list // newer: that it goes over to; 0: none
 	phase, left, more uint8
 	target, token     scriptmodel.Number
 	floor             scriptmodel.Number
@@ -216,6 +218,7 @@ const (
 	slipClock             // a founder goes by the numbers that are left
 	slipStrict            // a joiner copies no strict recovery
 	slipKnownID           // a founder takes the id that it knew
+	slipKept              // a lock that its own list has is held on, though the next change has begun
 )
 
 // changeSystem is the size of an instance.
@@ -232,6 +235,7 @@ type changeSystem struct {
 	keeps                  bool // a node may restart with its data
 	extends                uint8
 	operators              int                // agents from 0 on that are operators at times
+	goes                   int                // 1: held locks go over, and are held for longer
 	eager, forgets         int                // operators begin, and die, more often; nodes forget more often
 	once                   bool               // each locker locks once
 	start                  func(*changeState) // the beginning is in the middle of something
@@ -312,11 +316,13 @@ const (
 	stepRaise
 	stepExtend
 	stepConfirm
+	stepReseed
 	stepEnd
 	stepFresh
 	stepAcquire
 	stepTakeRaise
 	stepTakeExtend
+	stepTakeReseed
 	stepForget
 	stepRestart
 	stepNotice
@@ -330,9 +336,9 @@ const (
 )
 
 var changeTexts = [...]string{
-	"time passes", "locker %[2]d begins with list %05[4]b", "locker %[2]d has the lock", "locker %[2]d raises", "locker %[2]d extends",
-	"locker %[2]d counts its extension", "locker %[2]d is done", "locker %[2]d is another one", "node %[3]d runs locker %[2]d's acquire",
-	"node %[3]d runs locker %[2]d's raise", "node %[3]d runs locker %[2]d's extend", "node %[2]d forgets", "node %[2]d restarts",
+	"time passes", "locker %[2]d begins with list %05[4]b", "locker %[2]d has the lock", "locker %[2]d raises", "locker %[2]d extends, over to %05[4]b",
+	"locker %[2]d counts its extension", "locker %[2]d puts the key back on node %[3]d", "locker %[2]d is done", "locker %[2]d is another one", "node %[3]d runs locker %[2]d's acquire",
+	"node %[3]d runs locker %[2]d's raise", "node %[3]d runs locker %[2]d's extend", "node %[3]d runs locker %[2]d's reseed", "node %[2]d forgets", "node %[2]d restarts",
 	"node %[2]d gets a notice", "agent %[2]d has list %05[4]b", "agent %[2]d looks at node %[3]d", "agent %[2]d sends action %[4]d to node %[3]d",
 	"node %[3]d runs agent %[2]d's order", "agent %[2]d begins a change to %05[4]b", "agent %[2]d goes on with its change", "agent %[2]d dies",
 }
@@ -344,7 +350,7 @@ func (sys *changeSystem) Describe(st search.Step) string {
 // Weight: progress far more often than faults.
 func (sys *changeSystem) Weight(st search.Step) int {
 	switch st.Kind {
-	case stepWin, stepRaise, stepConfirm, stepThink:
+	case stepWin, stepRaise, stepConfirm, stepReseed, stepThink:
 		return 600
 	case stepForget, stepRestart:
 		return 1 + 9*sys.forgets
@@ -355,7 +361,7 @@ func (sys *changeSystem) Weight(st search.Step) int {
 	case stepChange:
 		return 4 + 40*sys.eager
 	case stepEnd:
-		return 50 - 2*int(sys.long)
+		return (50 - 2*int(sys.long)) / (1 + 9*sys.goes)
 	case stepLook:
 		return 100
 	case stepTick:

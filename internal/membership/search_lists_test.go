@@ -39,6 +39,12 @@ var changeWalks = []struct {
 	{"MaxTTL up and down, strict on and off", 3, 40, 600, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.long, s.turns = 8, true })
 	}},
+	{"locks go over", 3, 40, 1000, func() *changeSystem {
+		return changing(5, 0b00111, func(s *changeSystem) { s.goes, s.extends, s.life = 1, 250, 8 })
+	}},
+	{"locks go over, from one node", 3, 40, 1000, func() *changeSystem {
+		return changing(3, 0b001, func(s *changeSystem) { s.goes, s.extends, s.lockers = 1, 250, 2 })
+	}},
 	{"founding beside changes", 0, 40, 1000, func() *changeSystem {
 		return changing(3, 0b001, func(s *changeSystem) { s.founds = true })
 	}},
@@ -59,9 +65,9 @@ func TestSearchChangesOfTheListHoldOnRandomWalks(t *testing.T) {
 			r := search.Walk(sys, search.WalkOptions{Seed: 1, Walks: walks, Steps: 3000})
 			t.Log(r)
 			testkit.Must(t, r.Err())
-			locks, lists, installs := sampleChanges(sys, 5)
-			t.Logf("%d locks, %d lists put in force and %d installs in 5 walks of 3000 steps", locks, lists, installs)
-			if locks < 10 || lists < 3 || installs < 1 {
+			locks, lists, installs, over := sampleChanges(sys, 5)
+			t.Logf("%d locks, %d lists put in force, %d installs and %d locks that went over in 5 walks of 3000 steps", locks, lists, installs, over)
+			if locks < 10 || lists < 3 || installs < 1 || over < 2*sys.goes {
 				t.Error("too few for these walks to show anything")
 			}
 		})
@@ -82,7 +88,7 @@ func TestSearchAChangeOfTheListInEveryOrder(t *testing.T) {
 }
 
 // sampleChanges walks, and counts what happened.
-func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
+func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs, over int) {
 	for seed := range walks {
 		rnd, s := rand.New(rand.NewPCG(uint64(seed), 0)), sys.Init()
 		for range 3000 {
@@ -97,6 +103,10 @@ func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
 			switch pick.Kind {
 			case stepWin:
 				locks++
+			case stepConfirm:
+				if next.lockers[pick.A].list != s.lockers[pick.A].list {
+					over++
+				}
 			case stepRun:
 				if o := s.agents[pick.A].sends[pick.B]; o.nonce != 0 && next.seats[pick.B].node.Epoch != s.seats[pick.B].node.Epoch {
 					installs++
@@ -110,7 +120,7 @@ func sampleChanges(sys *changeSystem, walks int) (locks, lists, installs int) {
 			}
 		}
 	}
-	return locks, lists, installs
+	return locks, lists, installs, over
 }
 
 // slips are the rules of changes, each left out.
@@ -137,6 +147,10 @@ var slips = []struct {
 		s.lockers[0].at[0].acquire, s.lockers[0].at[2].acquire = true, true
 	})},
 	{"no pause", slipPause, 20_000, begun(heldByFirst)},
+	{"a lock that its own list has is held on", slipKept, 20_000, begun(func(sys *changeSystem, s *changeState) {
+		sys.goes, sys.extends = 1, 250
+		heldByFirst(sys, s)
+	})},
 	{"no base", slipBase, 20_000, countedByFirst},
 	{"a joiner counts one list", slipOneList, 20_000, forgottenByOne},
 	{"a joiner reads before its wait", slipReads, 10_000, begun(func(sys *changeSystem, s *changeState) {
