@@ -187,6 +187,7 @@ const (
 	FindingListChange  FindingCode = "list-change"        // a change of the list has begun, or the node has not learned of it
 	FindingOldList     FindingCode = "old-list"           // a client has the list before the latest: the next change ends its locks
 	FindingBlank       FindingCode = "blank"              // it has not joined yet
+	FindingExposed     FindingCode = "exposed"            // a client with an old list could found another cluster on it
 	FindingNoCluster   FindingCode = "no-cluster"         // no cluster has a quorum of these nodes
 	FindingNoQuorum    FindingCode = "no-quorum"          // too few nodes vote
 	FindingDial        FindingCode = "client-dial"        // a cut-off node blocks its writer

@@ -98,7 +98,7 @@ func (s ClusterStatus) Votes() int {
 type NodeStatus struct {
 	Name   string
 	State  NodeState
-	Cause  string        // why it does not vote, and what would admit it
+	Cause  string        // why it does not vote, what would admit it, and whether an old list could found on it
 	Left   time.Duration // of the wait of a joining node, once a client waits; 0 if none
 	MaxTTL time.Duration // the longest lease that may rest on it by its record, of the generation before and one proposed too; 0 if it has none
 
@@ -199,6 +199,9 @@ func (l *core) statusFor(p membership.Proposal, refusals []string) ClusterStatus
 			if misfit {
 				node.State = NodeMisconfigured
 			}
+		}
+		if exposed, remedy := v.Exposed(i); exposed != "" {
+			node.Cause += "; " + exposed + ": " + remedy
 		}
 		node.misconfigured = node.State == NodeMisconfigured || pl.Misfit || state == membership.Foreign ||
 			v.Lax(i) || state == membership.Blank && v.Barred(i) || errors.Is(v.Fault(i), ErrMisconfigured)

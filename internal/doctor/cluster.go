@@ -207,7 +207,22 @@ func (d *doctor) membership() {
 		if state, why := v.Standing(i); state == membership.Blank {
 			d.blank(v, i, why)
 		}
+		d.exposed(v, i)
 	}
+}
+
+// exposed judges whether a client with an old list could found another cluster on the node.
+func (d *doctor) exposed(v membership.View, i int) {
+	what, remedy := v.Exposed(i)
+	if what == "" {
+		return
+	}
+	severity := SeverityWarning
+	if state, _ := v.Standing(i); state == membership.Unlisted && !v.TakenOut(i) { // it may be new
+		severity = SeverityInfo
+	}
+	about := diagnosis{FindingExposed, "Two clusters beside each other could both give a name away", strings.ToUpper(remedy[:1]) + remedy[1:]}
+	d.find(severity, i, about, "%s", what)
 }
 
 // list judges the cluster's configuration: its MaxTTL, and its list of nodes, once that was changed.

@@ -250,6 +250,7 @@ const (
 	FindingListChange  FindingCode = "list-change"
 	FindingOldList     FindingCode = "old-list"
 	FindingBlank       FindingCode = "blank"
+	FindingExposed     FindingCode = "exposed"
 	FindingNoCluster   FindingCode = "no-cluster"
 	FindingNoQuorum    FindingCode = "no-quorum"
 	FindingDial        FindingCode = "client-dial"

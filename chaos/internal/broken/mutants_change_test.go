@@ -233,6 +233,11 @@ var changeMutants = []way{
 		edits: []edit{{"internal/membership/claims.go", "	if old := v.claimAt(i); old.Seized {", "	if old := v.claimAt(i); old.Seized && !BROKEN {"}},
 	},
 	{
+		name: "nobody looks there", takes: "a node that was taken out, and started empty, is named to no operator",
+		by:    "./internal/membership TestAnEmptyNodeThatNobodyClaimsIsNamed",
+		edits: []edit{{"internal/membership/claims.go", "	case v.newest.Gen == 0, ", "	case BROKEN, v.newest.Gen == 0, "}},
+	},
+	{
 		name: "votes count without claims", takes: "a lock is had beside a node that lacks the claim, or is another cluster's",
 		by:    "./internal/membership TestNoLockIsHadBesideWhatAnOldListFoundedUntilItsLeasesAreOver",
 		edits: []edit{{"internal/acquire/attempt.go", "	if why == nil && !a.Nodes[0].Cfg.Unprotected {", "	if why == nil && !BROKEN && !a.Nodes[0].Cfg.Unprotected {"}},
