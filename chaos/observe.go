@@ -250,14 +250,17 @@ func (w *watch) retainsLocked(keys []simnode.Key, now time.Duration) {
 	w.history.addAll(news)
 }
 
-// listsLocked records the list of nodes that the node's record has now, if that is news.
+// listsLocked records the configuration that the node's record has now, if that is news.
 func (w *watch) listsLocked(keys []simnode.Key) {
 	i := slices.IndexFunc(keys, func(k simnode.Key) bool { return k.Name == lua.NodeKey })
 	if i < 0 {
 		return
 	}
 	f := keys[i].Fields
-	r := Record{Kind: trace.Listed, Node: w.name, Value: strings.ReplaceAll(f["names"], "\n", " "), Text: cmp.Or(f["gen"], "0") + " " + f["cluster"]}
+	r := Record{Kind: trace.Listed, Node: w.name, Value: strings.ReplaceAll(f["names"], "\n", " "), Text: cmp.Or(f["gen"], "0") + " " + f["cluster"] + " " + f["maxttl"] + "ms"}
+	if f["strict"] != "" {
+		r.Text += " strict"
+	}
 	if r.Value != "" && (r.Value != w.list.Value || r.Text != w.list.Text) {
 		w.list = r
 		w.history.Add(r)

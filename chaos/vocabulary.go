@@ -88,8 +88,9 @@ const (
 	// of its time; mended, it is right again. Nothing that redlock decides may follow from
 	// that, but which tokens it suggests. Another library reads the machine's.
 	WallClock = trace.WallClock
-	// ListChange has an operator add Node to the cluster's list of nodes or, if it is there,
-	// take it out. It dies as it sends the step that Where names, if any; For later another
+	// ListChange has an operator change the cluster's configuration: it adds Node to the list of
+	// nodes or, if it is there, takes it out, and sets MaxTTL and Strict, if they are given. With
+	// Everything no node comes or goes; with nothing else either it is a close. It dies as it sends the step that Where names, if any; For later another
 	// one does what is left. In a plan, those that begin within MaxTTL of each other are at work
 	// at once; others follow each other. Plans and scenarios have it, stages do not.
 	ListChange = trace.ListChange
@@ -181,15 +182,18 @@ const (
 	// SlowAttempt: an attempt that waits for nobody took longer than Judge.Attempt, though a
 	// quorum was healthy, and nothing was wrong with its client, all that time.
 	SlowAttempt = trace.SlowAttempt
-	// WrongList: nodes have two lists of one generation, or one that no operator of a
+	// WrongList: nodes have two configurations of one generation, or one that no operator of a
 	// [ListChange] wanted; or what an operator was told is done is not in the latest. Not of
-	// generation 0: several clusters may have been founded.
+	// generation 0: several clusters may have been founded, but none in the place of a strict one.
 	WrongList = trace.WrongList
+	// LongLease: a lock was taken or lengthened for longer than the MaxTTL of the latest
+	// configuration that a node has, and of the generation before it.
+	LongLease = trace.LongLease
 	// Malformed: the trace contradicts itself, and can't be judged.
 	Malformed = trace.Malformed
 )
 
-// Everything stands for all nodes in a fault of links.
+// Everything stands for all nodes in a fault of links, and for none in a [ListChange].
 const Everything = trace.Everything
 
 // Fault is something that is broken at a time and mended later. Its fields are Kind, a
@@ -197,7 +201,8 @@ const Everything = trace.Everything
 // index of the node or of the link's, from 0, or [Everything]; Client, of the link, Pause,
 // Suspend or WallClock, "client-0" and on in a plan, empty for all clients, those that connect
 // before it is mended too; Key, of Delete and Evict; Delay, of Slow, Jitter, Reorder, Twice, Step, WallClock and, a second, Drift; To, of
-// OtherList, an index too; and Where, a [Moment], of Pause, AtWrite if empty.
+// OtherList, an index too; Where, a [Moment], of Pause, AtWrite if empty; and of ListChange
+// MaxTTL, 10 ms to 24 h in whole milliseconds, and Strict, "on" or "off": as it is if empty.
 type Fault = trace.Fault
 
 // Record is one thing that happened: At, since the trace began; Kind; and what that kind needs
@@ -211,8 +216,8 @@ type Fault = trace.Fault
 //     so unasked (Hold).
 //   - wrote, refused: the resource took a write, or refused it as stale (Resource, Hold, Token).
 //   - broke, mended: a fault begins or ends (Fault; Node; Text says it in words).
-//   - stored, turned, listed, shown, cleaned, granted: what a node has, is, has as the list of
-//     nodes, shows, has executed or grants (Node, and Resource, Client, Owner, Token, Until, Value
+//   - stored, turned, listed, shown, cleaned, granted: what a node has, is, has as its
+//     configuration, shows, has executed or grants (Node, and Resource, Client, Owner, Token, Until, Value
 //     or Text).
 //   - saw: an observer was told who holds (Value). queued, unqueued: in line, or no longer
 //     (Since). sick, well: whether the cluster must make progress. began: a run (About).

@@ -283,7 +283,7 @@ func TestAPictureShowsWhoSharesWhoHasASlotAndWhoIsSeen(t *testing.T) {
 
 func TestAPictureShowsWhichListOfNodesIsInForce(t *testing.T) {
 	run := story()
-	joins, leaves := trace.Fault{Kind: trace.ListChange, Node: 1, Where: trace.AtForce}, trace.Fault{Kind: trace.ListChange, Node: 0}
+	joins, leaves := trace.Fault{Kind: trace.ListChange, Node: 1, Where: trace.AtForce}, trace.Fault{Kind: trace.ListChange, Node: 0, MaxTTL: time.Second, Strict: trace.StrictOff}
 	run.Records = append(run.Records,
 		at(601, trace.Record{Kind: trace.Broke, Fault: &joins, Value: "0"}), at(700, trace.Record{Kind: trace.Mended, Fault: &joins, Value: "0 1"}),
 		at(800, trace.Record{Kind: trace.Broke, Fault: &leaves, Value: "0 1"}), at(850, trace.Record{Kind: trace.Mended, Fault: &leaves, Value: "1"}))
@@ -293,7 +293,7 @@ func TestAPictureShowsWhichListOfNodesIsInForce(t *testing.T) {
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got the lists %q; want %q", got, want)
 	}
-	if got, want := found(html, `>(joins[^<]*|leaves)</text>`), []string{"leaves", "joins; operator dies at force"}; !slices.Equal(got, want) {
+	if got, want := found(html, `>(joins[^<]*|leaves[^<]*)</text>`), []string{"leaves and MaxTTL 1s and strict recovery off", "joins; operator dies at force"}; !slices.Equal(got, want) {
 		t.Errorf("got the labels %q; want %q", got, want)
 	}
 }

@@ -270,6 +270,7 @@ func (t *telling) shown(f faultSpan) report.Fault {
 		if slices.Contains(strings.Fields(f.list), strconv.Itoa(f.Node)) {
 			s.Kind = "leaves"
 		}
+		s.Kind = f.Changed(s.Kind)
 		if f.Where != "" {
 			s.Kind += "; operator dies at " + string(f.Where)
 		}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,8 +43,14 @@ const (
 	ListChange   Break = "change of the list"
 )
 
-// Everything stands for all nodes in a fault of links.
+// Everything stands for all nodes in a fault of links, and for none in a ListChange.
 const Everything = -1
+
+// What a ListChange makes of strict recovery.
+const (
+	StrictOn  = "on"
+	StrictOff = "off"
+)
 
 // Fault is something that is broken at a time and mended later.
 type Fault struct {
@@ -56,6 +63,8 @@ type Fault struct {
 	Delay  time.Duration `json:"delay,omitempty"`  // of Slow, Jitter, Reorder, Twice, Step, WallClock, and Drift a second
 	To     int           `json:"to,omitempty"`     // of OtherList
 	Where  Moment        `json:"where,omitempty"`  // of Pause, empty: AtWrite; of ListChange, where its operator dies
+	MaxTTL time.Duration `json:"maxTTL,omitempty"` // of ListChange: the cluster's from then on; 0: as it is
+	Strict string        `json:"strict,omitempty"` // of ListChange: strict recovery, StrictOn or StrictOff; empty: as it is
 }
 
 // Lasts tells whether there is something to mend.
@@ -82,7 +91,7 @@ func (f Fault) Unknown(nodes int) bool {
 	switch {
 	case f.Kind.OfClient():
 		return f.Where != "" && !slices.Contains(Moments(), f.Where)
-	case f.Kind == OtherList && (f.To < 0 || f.To >= nodes), f.Kind == ListChange && (f.Node < 0 || f.Where != "" && !slices.Contains(ChangeSteps(), f.Where)):
+	case f.Kind == OtherList && (f.To < 0 || f.To >= nodes), f.Kind == ListChange && (f.Where != "" && !slices.Contains(ChangeSteps(), f.Where)):
 		return true
 	}
 	return f.Node != Everything && (f.Node < 0 || f.Node >= nodes)
@@ -122,7 +131,7 @@ func (f Fault) String() string {
 	case f.Kind == OtherList:
 		fmt.Fprintf(&b, " of %s: node %d in the place of %s,", everyone(f.Client), f.To, nodeName(f.Node))
 	case f.Kind == ListChange:
-		fmt.Fprintf(&b, " by %s", nodeName(f.Node))
+		fmt.Fprintf(&b, " by %s", f.Changed(nodeName(f.Node)))
 		if f.Where != "" {
 			fmt.Fprintf(&b, ", whose operator dies at %s", f.Where)
 		}
@@ -139,6 +148,22 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, " for %v", f.For)
 	}
 	return b.String()
+}
+
+// Changed says what a ListChange changes, its node by that word. Of no node, and nothing else, it
+// is a close.
+func (f Fault) Changed(node string) string {
+	var words []string
+	if f.Node != Everything {
+		words = append(words, node)
+	}
+	if f.MaxTTL != 0 {
+		words = append(words, fmt.Sprintf("MaxTTL %v", f.MaxTTL))
+	}
+	if f.Strict != "" {
+		words = append(words, "strict recovery "+f.Strict)
+	}
+	return cmp.Or(strings.Join(words, " and "), "a close")
 }
 
 func everyone(client string) string {

@@ -75,7 +75,7 @@ func (j Judge) Judge(records []Record) Verdict {
 		judge: j, holds: make(map[int64]*attempt, len(records)/4), resources: map[named]*resourceState{},
 		waits: map[wanting]*request{}, sets: map[int64]*setState{}, reigns: map[reigning][]*attempt{}, cleaned: map[atNode]time.Duration{}, well: true,
 		keys: map[KeyOf]Record{}, attempts: map[wanting][]*attempt{}, healed: map[BetweenThem]time.Duration{},
-		lists: lists{old: map[string]bool{}, of: map[int][]string{}, was: map[string]bool{}, wants: map[string]bool{}, done: map[string]bool{}},
+		lists: lists{old: map[string]bool{}, of: map[int]configuration{}, was: map[string]bool{}, wants: map[string]bool{}, done: map[string]bool{}},
 	}
 	for _, r := range records {
 		t.take(r)
@@ -354,6 +354,7 @@ func (t *trial) held(h *attempt, r Record) {
 		res.beside = max(res.beside, r.At)
 	}
 	t.gathered(h, r)
+	t.lasts(h, r)
 	if r.Token == 0 {
 		return
 	}
@@ -388,6 +389,7 @@ func (t *trial) extended(h *attempt, r Record) {
 	}
 	h.until = EndOf(r.Until)
 	t.whole(h, r.At)
+	t.lasts(h, r)
 }
 
 // ends closes a belief: at now, or earlier where its validity ended before.

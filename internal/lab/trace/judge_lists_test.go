@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,101 @@ func TestAListIsOneThatAnOperatorWanted(t *testing.T) {
 		v := trace.Judge{}.Judge(c.records)
 		if c.breaks == "" && len(v.Violations) > 0 || c.breaks != "" && (len(v.Violations) != 1 || v.Violations[0].Rule != c.breaks) {
 			t.Errorf("%s: got %v; want %q", name, v.Violations, c.breaks)
+		}
+	}
+}
+
+// The same of MaxTTL and strict recovery, and no lock has a longer lease than two generations
+// allow.
+func TestMaxTTLAndStrictRecoveryAreWhatAnOperatorWanted(t *testing.T) {
+	wants := func(maxTTL time.Duration, strict string) (begins, done trace.Record) {
+		f := trace.Fault{Kind: trace.ListChange, Node: trace.Everything, MaxTTL: maxTTL, Strict: strict}
+		begins, done = f.Record(trace.Broke, nil), f.Record(trace.Mended, nil)
+		done.Text = trace.Done(f)
+		return begins, done
+	}
+	shows := func(text string) trace.Record {
+		return trace.Record{Kind: trace.Listed, Node: "n0", Text: text, Value: "n0 n1"}
+	}
+	on := func(node string, r trace.Record) trace.Record {
+		r.Node = node
+		return r
+	}
+	holds := func(hold int64, lease time.Duration) []trace.Record {
+		asked := trace.Record{Kind: trace.Asked, Client: "ann", Resource: "report", Hold: hold}
+		held := asked
+		held.Kind, held.Until = trace.Held, lease // from when it is held
+		gives := asked
+		gives.Kind = trace.Released
+		return []trace.Record{asked, held, gives}
+	}
+	first, longer, shorter, strict := shows("0 c 4000ms"), shows("1 c 6000ms"), shows("1 c 2000ms"), shows("1 c 4000ms strict")
+	six, sixDone := wants(6*time.Second, "")
+	two, twoDone := wants(2*time.Second, "")
+	on4, onDone := wants(0, trace.StrictOn)
+	off, offDone := wants(0, trace.StrictOff)
+	notDone := sixDone
+	notDone.Text = six.Text
+	later := trace.Record{Kind: trace.Noted, At: time.Minute}
+	for name, c := range map[string]struct {
+		records []trace.Record
+		breaks  trace.Rule // empty if none is broken
+	}{
+		"MaxTTL is longer":                      {[]trace.Record{first, six, longer, sixDone}, ""},
+		"one that nobody wanted":                {[]trace.Record{first, two, longer}, trace.WrongList},
+		"it is longer, and nobody asked":        {[]trace.Record{first, longer}, trace.WrongList},
+		"two of one generation":                 {[]trace.Record{first, six, two, longer, on("n1", shorter)}, trace.WrongList},
+		"strict in one of one generation":       {[]trace.Record{first, on4, shows("1 c 4000ms"), on("n1", strict)}, trace.WrongList},
+		"told done, and it is not":              {[]trace.Record{first, six, sixDone}, trace.WrongList},
+		"not done, and nobody is told":          {[]trace.Record{first, six, notDone}, ""},
+		"the first of two rivals wins":          {[]trace.Record{first, six, two, shorter, twoDone, shows("2 c 6000ms"), sixDone}, ""},
+		"the last of two rivals wins":           {[]trace.Record{first, six, two, longer, sixDone, shows("2 c 2000ms"), twoDone}, ""},
+		"the earlier one comes back":            {[]trace.Record{first, six, longer, sixDone, two, shows("2 c 2000ms"), twoDone, shows("3 c 6000ms")}, trace.WrongList},
+		"strict":                                {[]trace.Record{first, on4, strict, onDone, off, shows("2 c 4000ms"), offDone}, ""},
+		"strict, and nobody asked":              {[]trace.Record{first, strict}, trace.WrongList},
+		"strict no more, and nobody asked":      {[]trace.Record{first, on4, strict, onDone, shows("2 c 4000ms")}, trace.WrongList},
+		"told that it is strict, and it is not": {[]trace.Record{first, on4, onDone}, trace.WrongList},
+		"founded anew, though strict":           {[]trace.Record{first, on4, strict, onDone, shows("0 d 4000ms strict")}, trace.WrongList},
+		"founded anew, as strict is to end":     {[]trace.Record{first, on4, strict, onDone, off, shows("0 d 4000ms")}, ""},
+		"founded anew":                          {[]trace.Record{first, shows("0 d 4000ms")}, ""},
+		"a lease of MaxTTL":                     {append([]trace.Record{first}, holds(1, 4*time.Second)...), ""},
+		"a longer one":                          {append([]trace.Record{first}, holds(1, 5*time.Second)...), trace.LongLease},
+		"of the MaxTTL before":                  {append([]trace.Record{first, two, shorter}, holds(1, 4*time.Second)...), ""},
+		"of the one before that":                {append([]trace.Record{first, two, shorter, shows("2 c 2000ms")}, holds(1, 4*time.Second)...), trace.LongLease},
+		"of one that shows a moment later":      {append(append([]trace.Record{first, six}, holds(1, 5*time.Second)...), longer), ""},
+		"of one that shows much later":          {append(append([]trace.Record{first, six}, holds(1, 5*time.Second)...), later, longer), trace.LongLease},
+		"of a cluster before":                   {append([]trace.Record{shows("0 c 6000ms"), shows("0 d 4000ms")}, holds(1, 5*time.Second)...), ""},
+		"of a generation that was not seen":     {append([]trace.Record{first, two, shows("2 c 2000ms")}, holds(1, 5*time.Second)...), ""},
+		"a MaxTTL that is not told":             {append([]trace.Record{shows("0 c")}, holds(1, 5*time.Second)...), ""},
+	} {
+		at := time.Duration(0)
+		for i := range c.records {
+			r := &c.records[i]
+			at = max(at+time.Millisecond, r.At)
+			if r.At = at; r.Kind == trace.Held {
+				r.Until += at
+			}
+		}
+		v := trace.Judge{}.Judge(c.records)
+		if c.breaks == "" && len(v.Violations) > 0 || c.breaks != "" && !slices.Equal(v.Broken(), []trace.Rule{c.breaks}) {
+			t.Errorf("%s: got %v; want %q", name, v.Violations, c.breaks)
+		}
+	}
+}
+
+// A lease that is lengthened counts, too.
+func TestALeaseIsNotLengthenedBeyondMaxTTL(t *testing.T) {
+	of := trace.Record{Client: "ann", Resource: "report", Hold: 1}
+	kind := func(k trace.Kind, at, until time.Duration) trace.Record {
+		r := of
+		r.Kind, r.At, r.Until = k, at*time.Second, until*time.Second
+		return r
+	}
+	listed := trace.Record{Kind: trace.Listed, Node: "n0", Text: "0 c 4000ms", Value: "n0"}
+	for until, want := range map[time.Duration]int{7: 0, 8: 1} {
+		v := trace.Judge{}.Judge([]trace.Record{listed, kind(trace.Asked, 1, 0), kind(trace.Held, 2, 6), kind(trace.Extended, 3, until)})
+		if v.Count(trace.LongLease) != want || len(v.Violations) != want {
+			t.Errorf("up to %d s: got %v; want %d long leases", until, v.Violations, want)
 		}
 	}
 }

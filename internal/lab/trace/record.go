@@ -85,8 +85,9 @@ const (
 	// Began: a run begins, and time with it; the records up to the next one are
 	// its own (About).
 	Began Kind = "began"
-	// Listed: from here on the node's record has a list (Node; Value: its nodes' names; Text:
-	// its generation, and its cluster).
+	// Listed: from here on the node's record has a configuration (Node; Value: the names of its
+	// list; Text: its generation, its cluster, its MaxTTL, and "strict" if recovery is so). Without
+	// a MaxTTL neither that nor strict is judged.
 	Listed Kind = "listed"
 	// Noted: anything else that is worth a line; Text says what.
 	Noted Kind = "noted"

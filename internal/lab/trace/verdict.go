@@ -29,6 +29,7 @@ const (
 	NeedlessLoss  Rule = "needless loss"
 	SlowAttempt   Rule = "slow attempt"
 	WrongList     Rule = "wrong list"
+	LongLease     Rule = "long lease"
 	Malformed     Rule = "malformed trace"
 )
 
