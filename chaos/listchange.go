@@ -19,10 +19,10 @@ import (
 )
 
 // roster is the cluster's list of nodes while something is played, what clients have of it,
-// and the operators who change it.
+// and the operators who change it, and the rest of the configuration.
 type roster struct {
-	stage  Stage // all of it
-	maxTTL time.Duration
+	stage  Stage         // all of it
+	maxTTL time.Duration // the longest that there is
 
 	refuses func() // clients may be refused from now on, by nobody's fault; nil: nobody asks
 
@@ -79,8 +79,11 @@ func (r *roster) give(client int) {
 	r.giveLocked(client)
 }
 
-// turned is a list with the node added or, if it is there, taken out.
+// turned is a list with the node added or, if it is there, taken out; Everything: as it is.
 func turned(list []int, node int) []int {
+	if node == Everything {
+		return list
+	}
 	next := slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n == node })
 	if len(next) == len(list) {
 		next = append(next, node)
@@ -89,7 +92,7 @@ func turned(list []int, node int) []int {
 	return next
 }
 
-// record is that a change of the list begins or ends, with the list of then.
+// record is that a change begins or ends, with the list of then.
 func (r *roster) record(k trace.Kind, f Fault) Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +101,7 @@ func (r *roster) record(k trace.Kind, f Fault) Record {
 	return rec
 }
 
-// change has operators change the list, as the fault says, until one has done so. Its error is
+// change has operators change the configuration, as the fault says, until one has done so. Its error is
 // what the last one ended with.
 func (r *roster) change(ctx context.Context, f Fault) error {
 	var work sync.WaitGroup
@@ -106,7 +109,7 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	began, first := time.Now(), make(chan error, 1)
-	work.Go(func() { first <- r.operate(ctx, f.Node, f.Where) })
+	work.Go(func() { first <- r.operate(ctx, f, f.Where) })
 	var next <-chan time.Time // another operator comes, though the first may be at it
 	if f.For > 0 {
 		next = time.After(f.For)
@@ -121,7 +124,7 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 		err = errors.New("not done yet")
 	}
 	for err != nil && ctx.Err() == nil {
-		if err = r.operate(ctx, f.Node, ""); err != nil {
+		if err = r.operate(ctx, f, ""); err != nil {
 			sleep(ctx, r.rests(err))
 		}
 	}
@@ -137,7 +140,7 @@ func (r *roster) change(ctx context.Context, f Fault) error {
 // empty: it lives.
 //
 //nolint:contextcheck // a Locker's own goroutines outlive every call
-func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
+func (r *roster) operate(ctx context.Context, f Fault, dies Moment) error {
 	r.mu.Lock()
 	r.operators++
 	name, list := fmt.Sprintf("operator-%d", r.operators), r.list
@@ -159,18 +162,14 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 		}})
 	}
 	longer := list
-	if !slices.Contains(list, node) {
-		longer = turned(list, node)
+	if !slices.Contains(list, f.Node) {
+		longer = turned(list, f.Node)
 	}
 	l, err := redlock.New(pick(nodes, longer), redlock.WithNodeNames(pick(r.stage.Names(), longer)...), redlock.WithTTL(r.maxTTL), redlock.WithMaxTTL(r.maxTTL))
 	if err != nil {
 		return err
 	}
-	wanted := redlock.Wanted{Add: []string{r.stage.Names()[node]}}
-	if slices.Contains(list, node) {
-		wanted = redlock.Wanted{Remove: wanted.Add}
-	}
-	err = l.Cluster().Change(ctx, wanted, redlock.ChangeOptions{EndStragglers: true})
+	err = l.Cluster().Change(ctx, wanted(f, list, r.stage.Names()), redlock.ChangeOptions{EndStragglers: true})
 	_ = l.Close() // it holds nothing
 	if err != nil && !slices.ContainsFunc(operatorsEnds, func(end error) bool { return errors.Is(err, end) }) {
 		r.mu.Lock()
@@ -178,6 +177,24 @@ func (r *roster) operate(ctx context.Context, node int, dies Moment) error {
 		r.strange = errors.Join(r.strange, err)
 	}
 	return err
+}
+
+// wanted is what the operator of a fault wants, where that is the list and the nodes have these
+// names.
+func wanted(f Fault, list []int, names []string) redlock.Wanted {
+	w := redlock.Wanted{MaxTTL: f.MaxTTL}
+	switch {
+	case f.Node == Everything:
+	case slices.Contains(list, f.Node):
+		w.Remove = []string{names[f.Node]}
+	default:
+		w.Add = []string{names[f.Node]}
+	}
+	if f.Strict != "" {
+		strict := f.Strict == trace.StrictOn
+		w.Strict = &strict
+	}
+	return w
 }
 
 // operatorsEnds are the errors with which an operator may end: the last two as it dies, or the plan ends.
@@ -200,11 +217,14 @@ const (
 	staleOf     = 4
 )
 
-// changeLists carries out the plan's changes of the list. Rivals are at work at once; others
+// changeLists carries out the plan's changes of the configuration. Rivals are at work at once; others
 // follow each other. Behind each change clients are given the list: most of them soon, some of
-// them maybe after the next change has begun, which refuses them.
+// them maybe after the next change has begun, which refuses them. So are leases above MaxTTL.
 func (r *run) changeLists() error {
 	r.roster.refuses = sync.OnceFunc(func() { r.health(trace.Sick) })
+	if r.plan.largest() > r.plan.MaxTTL {
+		r.roster.refuses()
+	}
 	nth := uint64(0)
 	for _, rivals := range r.plan.changes() {
 		time.Sleep(rivals[0].At - r.history.Now())
@@ -219,17 +239,24 @@ func (r *run) changeLists() error {
 	return r.roster.strange
 }
 
-// changeList carries out a change of the list, if there is time, until it is done.
+// changeList carries out a change, if there is time, until it is done.
 func (r *run) changeList(f Fault, random *rand.Rand) {
 	time.Sleep(f.At - r.history.Now())
 	if r.history.Now() >= r.plan.For {
 		return
 	}
+	if f.MaxTTL != 0 && r.plan.largest() > f.MaxTTL {
+		r.roster.refuses()
+	}
 	r.history.Add(r.roster.record(trace.Broke, f))
 	ctx, end := context.WithTimeout(context.Background(), r.plan.For-r.history.Now())
 	defer end()
 	err := r.roster.change(ctx, f)
-	r.history.Add(r.roster.record(trace.Mended, f))
+	ended := r.roster.record(trace.Mended, f)
+	if err == nil {
+		ended.Text = trace.Done(f)
+	}
+	r.history.Add(ended)
 	if err != nil {
 		r.history.Add(Record{Kind: trace.Noted, Text: err.Error()})
 		return
@@ -259,7 +286,7 @@ func (r *run) health(k trace.Kind) {
 	}
 }
 
-// changes are the plan's changes of the list, rivals together: each of them begins within
+// changes are the plan's changes of the configuration, rivals together: each of them begins within
 // MaxTTL of the one before.
 func (p *Plan) changes() (all [][]Fault) {
 	last := -p.MaxTTL
@@ -316,6 +343,28 @@ func (p *Plan) reopens() bool { return p.Reopens > 0 || p.changes() != nil }
 // rivalsOf: one change in so many has a rival, whose operator wants another list at the same time.
 const rivalsOf = 2
 
+// longest is the longest MaxTTL of the plan.
+func (p *Plan) longest() time.Duration {
+	longest := p.MaxTTL
+	for _, f := range p.Faults {
+		longest = max(longest, f.MaxTTL)
+	}
+	return longest
+}
+
+// largest is the longest lease that clients ask for.
+func (p *Plan) largest() time.Duration {
+	if p.Varied > 0 {
+		return p.longest()
+	}
+	return p.Lease
+}
+
+// strict tells whether recovery is strict at times.
+func (p *Plan) strict() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Strict == trace.StrictOn })
+}
+
 // drawLists draws changes of the list. One of the first nodes stays in each list, and never
 // forgets: where all nodes of a client's list have forgotten, it founds another cluster
 // (docs/SAFETY.md).
@@ -341,4 +390,38 @@ func (p *Plan) drawLists(random *rand.Rand) {
 		}
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+const (
+	// One plan in so many whose list changes has changes of the rest of the configuration, too.
+	settingsOf = 2
+	// As many changes have no node, at most.
+	mostAlone = 3
+)
+
+// drawSettings draws what changes of the list set besides, and changes that have no node: of
+// MaxTTL, from the plan's lease up, of strict recovery, and closes.
+func (p *Plan) drawSettings(random *rand.Rand) {
+	if p.validate() != nil || random.IntN(settingsOf) > 0 {
+		return // what is wrong, to play it says
+	}
+	founded, all := p.MaxTTL, p.Faults
+	for range 1 + random.IntN(mostAlone) {
+		all = append(all, Fault{
+			Kind: ListChange, At: clientsBegin + spread(random, max(p.For-clientsBegin-founded, 1)), For: spread(random, 3*founded), Node: Everything,
+			Where: append(trace.ChangeSteps()[:3], "", "")[random.IntN(5)],
+		})
+	}
+	for i := range all {
+		f := &all[i]
+		if f.Kind != ListChange {
+			continue
+		}
+		if random.IntN(2) == 0 {
+			f.MaxTTL = max(p.Lease, p.Lease+spread(random, founded*3/2-p.Lease)).Truncate(time.Millisecond)
+		}
+		f.Strict = []string{"", "", trace.StrictOn, trace.StrictOff}[random.IntN(4)]
+	}
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	p.Faults = all
 }

@@ -185,7 +185,7 @@ func (o *ownCode) live(r *run, i int) error {
 	stage, _ := r.roster.of(i)
 	ctx, cancel := r.while(context.Background(), i, 0, r.plan.For)
 	defer cancel()
-	c := &Client{Name: clientName(i), leases: []redlock.Option{redlock.WithTTL(r.plan.Lease), redlock.WithMaxTTL(r.plan.MaxTTL)}}
+	c := &Client{Name: clientName(i), leases: []redlock.Option{redlock.WithTTL(r.plan.Lease), redlock.WithMaxTTL(r.plan.longest())}}
 	guard := r.guard
 	if o.unguarded {
 		guard = (*fencing.Memory)(nil)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/clock"
+	"github.com/quorumkit/redlock/internal/lab/trace"
 )
 
 // The measures of [NewPlan]: five nodes, twenty clients, eight names, and a fault
@@ -29,6 +31,8 @@ const (
 	planWall     = 24 * time.Hour         // the most that a client's wall clock steps, either way
 	planLinger   = 50                     // one pause in so many outlasts the lease
 	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
+
+	shortestMaxTTL = 10 * time.Millisecond // redlock takes no shorter one
 
 	// clientsBegin is when every client of a plan is there: faults come later.
 	clientsBegin = time.Second
@@ -57,7 +61,7 @@ type Plan struct {
 	MaxTTL  time.Duration `json:"maxTTL"` // that the cluster is founded with
 	Faults  []Fault       `json:"faults"`
 	// List is how many of the nodes, the first ones, are the cluster's list, which a
-	// [ListChange] changes. 0: all of them.
+	// [ListChange] changes, and MaxTTL and strict recovery. 0: all of them.
 	List int `json:"list,omitempty"`
 	// Linger is how seldom a holder rests past the end of its lease: one pause in
 	// so many. 0: one in fifty.
@@ -90,7 +94,7 @@ type Plan struct {
 // Redlock is the kit of that name, with the plan's lease and MaxTTL. Clients extend by
 // themselves, at times that follow from the seed: without renewal, unless the plan has it.
 func (p Plan) Redlock(name string, opts ...redlock.Option) Kit {
-	own := []redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.MaxTTL), redlock.WithTurns(p.turns())}
+	own := []redlock.Option{redlock.WithTTL(p.Lease), redlock.WithMaxTTL(p.longest()), redlock.WithTurns(p.turns())}
 	if !p.Renews {
 		own = append(own, redlock.WithFixedLease())
 	}
@@ -150,6 +154,12 @@ func (p *Plan) idle(f Fault) string {
 		return fmt.Sprintf("there is no such client: give one of client-0 to %s, or none for all", clientName(p.Clients-1))
 	case delays && f.Delay == 0:
 		return "without a Delay it does nothing: give one"
+	case f.Kind != ListChange && (f.MaxTTL != 0 || f.Strict != ""):
+		return fmt.Sprintf("maxTTL %v, strict %q: only a %s has them: leave them out", f.MaxTTL, f.Strict, ListChange)
+	case f.MaxTTL != 0 && (f.MaxTTL < shortestMaxTTL || f.MaxTTL > clock.MaxMaxTTL || f.MaxTTL%time.Millisecond != 0):
+		return fmt.Sprintf("maxTTL %v: give %v to %v, in whole milliseconds, or none", f.MaxTTL, shortestMaxTTL, clock.MaxMaxTTL)
+	case f.Strict != "" && f.Strict != trace.StrictOn && f.Strict != trace.StrictOff:
+		return fmt.Sprintf("strict %q: give %q or %q, or none", f.Strict, trace.StrictOn, trace.StrictOff)
 	case f.At < 0 || f.At >= p.For:
 		return fmt.Sprintf("at %v the plan does not run: give an At from 0 to below %v", f.At, p.For)
 	}
@@ -158,7 +168,7 @@ func (p *Plan) idle(f Fault) string {
 
 // clientProfile is what the clients of a plan do seldom: once in so many times. 0: never.
 type clientProfile struct {
-	// Varied has leases of a quarter of MaxTTL up to all of it, also where one is lengthened:
+	// Varied has leases of a quarter of the longest MaxTTL up to all of it, also where one is lengthened:
 	// the others are Plan.Lease.
 	Varied int `json:"varied,omitempty"`
 	// Stays: a holder stays for several leases, if its library renews them.
@@ -209,13 +219,13 @@ func (p *Plan) lease(random *rand.Rand) time.Duration {
 	if !p.seldom(random, p.Varied) {
 		return p.Lease
 	}
-	return p.MaxTTL/4 + spread(random, p.MaxTTL*3/4)
+	return p.longest()/4 + spread(random, p.longest()*3/4)
 }
 
 // shortest is the shortest lease that it draws.
 func (p *Plan) shortest() time.Duration {
 	if p.Varied > 0 {
-		return min(p.Lease, p.MaxTTL/4)
+		return min(p.Lease, p.longest()/4)
 	}
 	return p.Lease
 }

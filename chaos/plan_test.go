@@ -261,6 +261,13 @@ func TestAFaultThatBefallsNobodyIsRefused(t *testing.T) {
 		{chaos.Fault{Kind: chaos.Slow}, "without a Delay"},
 		{chaos.Fault{Kind: chaos.Pause, At: 40 * time.Second}, "pause of all clients: at 40s the plan does not run: give an At from 0 to below 30s"},
 		{chaos.Fault{Kind: chaos.Stall, At: -1}, "give an At from 0"},
+		{chaos.Fault{Kind: chaos.ListChange, Node: -2}, "give a node of 0 to 4"},
+		{chaos.Fault{Kind: chaos.ListChange, MaxTTL: 9 * time.Millisecond}, "maxTTL 9ms: give 10ms to 24h0m0s, in whole milliseconds, or none"},
+		{chaos.Fault{Kind: chaos.ListChange, MaxTTL: 25 * time.Hour}, "maxTTL 25h0m0s: give 10ms to"},
+		{chaos.Fault{Kind: chaos.ListChange, MaxTTL: time.Second + 1}, "maxTTL 1.000000001s: give"},
+		{chaos.Fault{Kind: chaos.ListChange, Strict: "yes"}, `strict "yes": give "on" or "off", or none`},
+		{chaos.Fault{Kind: chaos.Crash, MaxTTL: time.Second}, `maxTTL 1s, strict "": only a change of the list has them: leave them out`},
+		{chaos.Fault{Kind: chaos.Crash, Strict: "on"}, `strict "on": only a change`},
 	} {
 		p := chaos.NewPlan(1, 30*time.Second, chaos.Mix{Clients: 3, Kinds: []chaos.Break{chaos.Crash}})
 		p.Faults = append(p.Faults, c.fault)
@@ -335,6 +342,11 @@ func TestFaultsAreSaidInWords(t *testing.T) {
 		"refused connections between ann and node 1 for 1s": {Kind: chaos.Refuse, Client: "ann", Node: 1, For: time.Second},
 		"another node list of ann: node 2 in the place of node 1, for 1s": {
 			Kind: chaos.OtherList, Client: "ann", Node: 1, To: 2, For: time.Second,
+		},
+		"change of the list by node 1":                                 {Kind: chaos.ListChange, Node: 1},
+		"change of the list by a close, whose operator dies at settle": {Kind: chaos.ListChange, Node: chaos.Everything, Where: chaos.AtSettle},
+		"change of the list by node 1 and MaxTTL 6s and strict recovery off, and another comes after 1s": {
+			Kind: chaos.ListChange, Node: 1, MaxTTL: 6 * time.Second, Strict: "off", For: time.Second,
 		},
 		"clock step by -20s of node 1":                       {Kind: chaos.Step, Delay: -20 * time.Second, Node: 1},
 		"clock drift by 5ms a second of node 1":              {Kind: chaos.Drift, Delay: 5 * time.Millisecond, Node: 1},

@@ -42,7 +42,7 @@ func (p Plan) play(stage Stage, watched bool, client func(r *run, i int) error) 
 		return nil, err
 	}
 	r := &run{plan: p, stage: stage, history: newHistory(), guard: &fencing.Memory{}}
-	r.roster = &roster{stage: stage, maxTTL: p.MaxTTL, list: p.founders(), copies: map[int]listCopy{}}
+	r.roster = &roster{stage: stage, maxTTL: p.longest(), list: p.founders(), copies: map[int]listCopy{}}
 	r.history.lines = newLines(stage, r.history)
 	r.history.senders = newSenders(r.history)
 	if watched {

@@ -24,7 +24,7 @@ const looksAgain = 2*redlock.DefaultNodeTimeout + 100*time.Millisecond
 const seenWithin = 2 * time.Second
 
 // recovery is how long a node that may have forgotten need not vote after it was mended.
-func (p *Plan) recovery() time.Duration { return p.MaxTTL + rejoins }
+func (p *Plan) recovery() time.Duration { return p.longest() + rejoins }
 
 // Judge is the judge of the plan's trace: leases, progress and patience included.
 // Progress is less than a lease, because what a failed attempt leaves behind would
@@ -42,7 +42,7 @@ func (p Plan) Judge() trace.Judge {
 			}
 		}
 	}
-	j := trace.Judge{Lease: p.MaxTTL + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
+	j := trace.Judge{Lease: p.longest() + p.skew(), Transit: transit + uneven, Progress: p.Lease*2/3 + p.stopped(), Patience: planPatience}
 	j.Repeated = p.shortest()
 	j.Orphan, j.Notice = 2*redlock.DefaultNodeTimeout+2*lookEvery, redlock.DefaultNodeTimeout
 	if p.Waits {
@@ -55,7 +55,7 @@ func (p Plan) Judge() trace.Judge {
 		}
 	}
 	if p.Renews {
-		j.Renewed = p.MaxTTL + rejoins
+		j.Renewed = p.recovery()
 	}
 	return j
 }
@@ -85,7 +85,7 @@ func (p *Plan) recoversFrom(f Fault, delays map[Fault]time.Duration) time.Durati
 // the release still comes.
 func (p *Plan) stays(f Fault, delays map[Fault]time.Duration) time.Duration {
 	if late := p.late(f, delays) + trace.SettlesWithin; late > p.shortest() {
-		return min(late, p.MaxTTL)
+		return min(late, p.longest())
 	}
 	return 0
 }
@@ -180,7 +180,7 @@ func (p *Plan) edges() []edge {
 // quorumHealth says when the cluster need not make progress: while more nodes are
 // broken, or recover, for some client than a quorum can spare. Where so many may have
 // forgotten, it is from there on until none is broken: a majority that forgot is taken in
-// only when every node answers.
+// only when every node answers, and by an operator where recovery is strict: then for good.
 func (p *Plan) quorumHealth() []mark {
 	var marks []mark
 	spare, sick, forgot := (p.fewest()-1)/2, false, false
@@ -195,7 +195,7 @@ func (p *Plan) quorumHealth() []mark {
 		case !sick && broken.any > spare:
 			sick = true
 			marks = append(marks, mark{e.at, trace.Sick})
-		case sick && (broken.any == 0 || !forgot && broken.any <= spare):
+		case sick && (broken.any == 0 && !(forgot && p.strict()) || !forgot && broken.any <= spare):
 			sick, forgot = false, false
 			marks = append(marks, mark{e.at, trace.Well})
 		}

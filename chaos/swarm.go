@@ -154,7 +154,8 @@ const (
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
 // clients and names, how eager the clients are and how long they hold, how often they
 // share, want a set of names or a slot of one, or stand for an election, which few kinds
-// of faults, how often and how long, and in one plan of six changes of the list of nodes. Plans that each have few kinds find more than plans
+// of faults, how often and how long, and in one plan of six changes of the list of nodes, in half
+// of those of MaxTTL and strict recovery, too. Plans that each have few kinds find more than plans
 // that have all of them, because one kind can hide what another shows: a crash ends the
 // connection on which a late command would have come (Groce et al., "Swarm testing",
 // 2012). The faults are of the given kinds; with none, of all that redlock promises to
@@ -189,6 +190,7 @@ func Swarm(seed uint64, length time.Duration, kinds ...Break) Plan {
 	})
 	if listed {
 		p.drawLists(changes)
+		p.drawSettings(rand.New(rand.NewPCG(seed, 10)))
 	}
 	if all {
 		p.besides(rand.New(rand.NewPCG(seed, 7)), mix.Longest)
@@ -279,7 +281,7 @@ func (p *Plan) disturbs(o, step Fault) bool {
 		return false
 	}
 	same := o.Node == step.Node || o.Node == Everything || o.Kind.OfClient() || o.Kind == OtherList
-	return same && o.At < step.At+step.For+p.MaxTTL && step.At < o.At+o.For+o.Delay+p.MaxTTL
+	return same && o.At < step.At+step.For+p.longest() && step.At < o.At+o.For+o.Delay+p.longest()
 }
 
 // wait draws whether clients wait in line, with how many goroutines each, and whether
