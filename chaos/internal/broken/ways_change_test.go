@@ -20,6 +20,16 @@ var changeWays = []way{
 		edits: []edit{{"internal/membership/change.go", "			c.Largest = max(c.Largest, o.Largest)\n", "			if !BROKEN {\n				c.Largest = max(c.Largest, o.Largest)\n			}\n"}},
 	},
 	{
+		name: "a vote for any lease", takes: "nodes vote for leases above the cluster's MaxTTL, which was lowered",
+		finds: []chaos.Rule{chaos.LongLease}, kinds: []chaos.Break{chaos.ListChange}, seed: 1,
+		edits: []edit{{"internal/node/batch.go", "b.longest > 0 && lease > b.longest {", "!BROKEN && b.longest > 0 && lease > b.longest {"}},
+	},
+	{
+		name: "strict recovery the other way", takes: "an operator who wants strict recovery on or off gets the other",
+		finds: []chaos.Rule{chaos.WrongList}, kinds: []chaos.Break{chaos.ListChange, chaos.Forget},
+		edits: []edit{{"internal/membership/change.go", "		at.Strict = *w.Strict\n", "		at.Strict = *w.Strict != BROKEN\n"}},
+	},
+	{
 		name: "any list is voted for", takes: "nodes vote for clients of any earlier list",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
 		edits: []edit{{"internal/membership/lists.go", "{ return r.votesBy(c.sorted) }", "{ return BROKEN || r.votesBy(c.sorted) }"}},
