@@ -42,7 +42,8 @@ const family = 4
 // when it was last alive, every beatEvery; "family FILE" is four of those: the leader, one in its
 // group, one in a group of its own, and one that was forked twice, into a session
 // of its own. "fork FILE" is the one between. "once FILE" writes that down
-// once, and waits for its end. "raced ARG...", "short ARG..." and
+// once, and waits for its end. "contend FILE NODES SEED CUT" locks names in turn, "held FILE" is run
+// under a lock: both write down what they held. "raced ARG...", "short ARG..." and
 // "unwatched SELF ARG..." are the program.
 func act(part string, args []string) {
 	file := args[0]
@@ -64,6 +65,17 @@ func act(part string, args []string) {
 		beat(file)
 	case "once":
 		once(file)
+	case "contend", "held":
+		err := error(nil)
+		if part == "held" {
+			err = held(file)
+		} else {
+			err = contend(file, args[1], args[2], args[3])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	default:
 		fmt.Fprintf(os.Stderr, "no such part: %s\n", part)
 		os.Exit(1)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -170,9 +171,10 @@ func tokenUnder(t *testing.T, nodes string) uint64 {
 	return token
 }
 
-// atCommand kills a process at its k-th command that changes a node.
+// atCommand kills a process at its k-th command that changes a node, or only stops it.
 type atCommand struct {
 	k       int
+	stops   bool
 	arrives bool // the command, all the same
 	count   atomic.Int64
 	kill    atomic.Pointer[process]
@@ -213,7 +215,11 @@ func (a *atCommand) forward(from net.Conn, addr string) {
 		n, err := from.Read(buf)
 		for _, s := range []*lua.Script{lua.SettleScript, lua.AcceptScript, lua.ForceScript, lua.InstallScript, lua.NoticeScript} {
 			if err == nil && bytes.Contains(buf[:n], []byte(s.Hash)) && bytes.Contains(bytes.ToLower(buf[:n]), []byte("evalsha")) && a.count.Add(1) == int64(a.k) {
-				_ = a.kill.Load().cmd.Process.Kill()
+				sent := syscall.SIGKILL
+				if a.stops {
+					sent = syscall.SIGSTOP
+				}
+				_ = a.kill.Load().cmd.Process.Signal(sent)
 				if !a.arrives {
 					return
 				}
