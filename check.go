@@ -124,7 +124,7 @@ func (c *Cluster) Check(ctx context.Context) (Report, error) {
 
 // reportOf puts what the doctor found into public words.
 func (l *core) reportOf(seen doctor.Report) Report {
-	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Votes: seen.Votes, Quorum: l.quorum(), Servers: seen.Servers}
+	r := Report{Nodes: len(l.nodes), Answered: seen.Answered, Votes: seen.Votes, Quorum: seen.Quorum, Servers: seen.Servers}
 	for _, f := range seen.Findings {
 		name := ""
 		if f.Node >= 0 {

@@ -67,8 +67,8 @@ func TestADrawnListKeepsANodeThatRemembers(t *testing.T) {
 // nobody asks the nodes' records, and one has.
 func TestEachFieldOfTheConfigurationIsChangedAndJudged(t *testing.T) {
 	testkit.Unraced(t)
-	change := func(at time.Duration, f chaos.Fault) chaos.Fault {
-		f.Kind, f.At = chaos.ListChange, at*time.Second
+	change := func(at int, f chaos.Fault) chaos.Fault {
+		f.Kind, f.At = chaos.ListChange, time.Duration(at)*time.Second
 		return f
 	}
 	p := chaos.Plan{

@@ -195,7 +195,7 @@ func (p *Plan) quorumHealth() []mark {
 		case !sick && broken.any > spare:
 			sick = true
 			marks = append(marks, mark{e.at, trace.Sick})
-		case sick && (broken.any == 0 && !(forgot && p.strict()) || !forgot && broken.any <= spare):
+		case sick && (broken.any == 0 && (!forgot || !p.strict()) || !forgot && broken.any <= spare):
 			sick, forgot = false, false
 			marks = append(marks, mark{e.at, trace.Well})
 		}

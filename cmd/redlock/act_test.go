@@ -66,13 +66,11 @@ func act(part string, args []string) {
 	case "once":
 		once(file)
 	case "contend", "held":
-		err := error(nil)
-		if part == "held" {
-			err = held(file)
-		} else {
-			err = contend(file, args[1], args[2], args[3])
+		act := func() error { return held(file) }
+		if part == "contend" {
+			act = func() error { return contend(file, args[1], args[2], args[3]) }
 		}
-		if err != nil {
+		if err := act(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -157,7 +157,7 @@ func (h *history) contend(ctx context.Context, work *sync.WaitGroup, others int)
 	dir := h.t.TempDir()
 	for i := range others + 1 {
 		work.Go(func() {
-			random := rand.New(rand.NewPCG(h.seed, uint64(2+i))) //nolint:gosec // not negative
+			random := rand.New(rand.NewPCG(h.seed, uint64(2+i)))
 			for n := 0; ctx.Err() == nil; n++ {
 				cut, life := "", time.Hour
 				if s, err := h.observer.Cluster().Status(ctx); i > 0 && err == nil && len(s.List) >= fewestNodes {

@@ -103,7 +103,7 @@ var (
 
 // config judges the options that need no node's answer.
 func (d *doctor) config() {
-	n, c := len(d.names), d.cfg
+	n, c := len(d.view().Sorted()), d.cfg
 	if n < 3 {
 		d.find(SeverityWarning, -1, aboutFewNodes, "%s, and the quorum is %d", of(n), quorum.Size(n))
 	}

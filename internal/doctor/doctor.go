@@ -54,6 +54,7 @@ type Finding struct {
 type Report struct {
 	Answered int      // how many nodes answered
 	Votes    int      // how many of them vote, and refuse nothing that a lock takes
+	Quorum   int      // of the list that the nodes show
 	Silent   []error  // why a node told nothing, by its index; nil if it answered
 	Servers  []string // each node's program, by its index, such as "Valkey 8.1.1"; empty if it does not tell
 	Findings []Finding
@@ -131,7 +132,6 @@ func (d *doctor) examine(ctx context.Context, nodes []*node.Node) {
 // report is all findings, in order. It sends nothing.
 func (d *doctor) report() Report {
 	r := Report{Silent: make([]error, len(d.names)), Servers: make([]string, len(d.names))}
-	d.config()
 	for i := range d.exams {
 		d.client(i)
 		if e := &d.exams[i]; e.err != nil {
@@ -159,12 +159,13 @@ func (d *doctor) report() Report {
 	if !d.cfg.Unprotected {
 		d.membership()
 	}
-	r.Votes = d.votes()
+	d.config()
+	r.Votes, r.Quorum = d.votes(), quorum.Size(len(d.view().Sorted()))
 	founded := func(o membership.Observation) bool { return o.Recorded }
 	torn := func(f Finding) bool { return f.Code == FindingNoCluster } // it says so already
-	if least := quorum.Size(len(d.view().Sorted())); r.Votes < least && !slices.ContainsFunc(d.findings, torn) &&
-		(r.Answered < least || slices.ContainsFunc(d.seen, founded)) {
-		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.view().Sorted()), least)
+	if r.Votes < r.Quorum && !slices.ContainsFunc(d.findings, torn) &&
+		(r.Answered < r.Quorum || slices.ContainsFunc(d.seen, founded)) {
+		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.view().Sorted()), r.Quorum)
 	}
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))

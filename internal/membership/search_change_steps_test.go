@@ -195,7 +195,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 			})
 		}
 		for n := range uint8(sys.seats) {
-			if k.more > 0 && k.at[n].gone && (own || newer || kept) {
+			if k.more > 0 && k.at[n].gone && (own || newer || kept && sys.slip != slipKept) {
 				next := *s
 				b := &next.lockers[c].at[n]
 				b.gone, b.reseed = false, true

@@ -116,7 +116,7 @@ type ballotBox struct {
 
 // lockerOf is one attempt at the lock.
 type lockerOf struct {
-	list, newer       list // newer: that it goes over to; 0: none
+	list, newer       list // newer: that it goes over to, or 0
 	phase, left, more uint8
 	target, token     scriptmodel.Number
 	floor             scriptmodel.Number

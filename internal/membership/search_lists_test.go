@@ -39,10 +39,10 @@ var changeWalks = []struct {
 	{"MaxTTL up and down, strict on and off", 3, 40, 600, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.long, s.turns = 8, true })
 	}},
-	{"locks go over", 3, 40, 1000, func() *changeSystem {
+	{"locks go over", 3, 40, 400, func() *changeSystem {
 		return changing(5, 0b00111, func(s *changeSystem) { s.goes, s.extends, s.life = 1, 250, 8 })
 	}},
-	{"locks go over, from one node", 3, 40, 1000, func() *changeSystem {
+	{"locks go over, from one node", 3, 40, 400, func() *changeSystem {
 		return changing(3, 0b001, func(s *changeSystem) { s.goes, s.extends, s.lockers = 1, 250, 2 })
 	}},
 	{"founding beside changes", 0, 40, 1000, func() *changeSystem {

@@ -140,13 +140,13 @@ func TestMaxTTLAndStrictRecoveryAreWhatAnOperatorWanted(t *testing.T) {
 // A lease that is lengthened counts, too.
 func TestALeaseIsNotLengthenedBeyondMaxTTL(t *testing.T) {
 	of := trace.Record{Client: "ann", Resource: "report", Hold: 1}
-	kind := func(k trace.Kind, at, until time.Duration) trace.Record {
+	kind := func(k trace.Kind, at, until int) trace.Record {
 		r := of
-		r.Kind, r.At, r.Until = k, at*time.Second, until*time.Second
+		r.Kind, r.At, r.Until = k, time.Duration(at)*time.Second, time.Duration(until)*time.Second
 		return r
 	}
 	listed := trace.Record{Kind: trace.Listed, Node: "n0", Text: "0 c 4000ms", Value: "n0"}
-	for until, want := range map[time.Duration]int{7: 0, 8: 1} {
+	for until, want := range map[int]int{7: 0, 8: 1} {
 		v := trace.Judge{}.Judge([]trace.Record{listed, kind(trace.Asked, 1, 0), kind(trace.Held, 2, 6), kind(trace.Extended, 3, until)})
 		if v.Count(trace.LongLease) != want || len(v.Violations) != want {
 			t.Errorf("up to %d s: got %v; want %d long leases", until, v.Violations, want)

@@ -84,15 +84,14 @@ func (l *lists) changed(r Record) {
 	if r.Fault == nil || r.Fault.Kind != ListChange {
 		return
 	}
-	switch {
-	case r.Kind == Broke:
+	if r.Kind == Broke {
 		if r.Fault.MaxTTL != 0 {
 			l.maxTTL.begin(r, r.Fault.MaxTTL)
 		}
 		if r.Fault.Strict != "" {
 			l.strict.begin(r, r.Fault.Strict == StrictOn)
 		}
-	default:
+	} else {
 		l.maxTTL.end(r)
 		l.strict.end(r)
 	}
