@@ -238,7 +238,7 @@ func (sys *changeSystem) newer(s *changeState, own list) (out []list) {
 }
 
 // confirmed reports whether a quorum of the lock's own list confirmed it, one of the newer list, and
-// one of its own by whatever list these nodes vote.
+// one of its own though these nodes vote by another.
 func (k *lockerOf) confirmed() (own, newer, kept bool) {
 	byOwn, byNewer, on := 0, 0, 0
 	for n := range uint8(mostSeats) {
