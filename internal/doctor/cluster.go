@@ -218,7 +218,7 @@ func (d *doctor) exposed(v membership.View, i int) {
 		return
 	}
 	severity := SeverityWarning
-	if state, _ := v.Standing(i); state == membership.Unlisted && !v.TakenOut(i) { // it may be new
+	if state, _ := v.Standing(i); state == membership.Unlisted { // it may be new
 		severity = SeverityInfo
 	}
 	about := diagnosis{FindingExposed, "Two clusters beside each other could both give a name away", strings.ToUpper(remedy[:1]) + remedy[1:]}

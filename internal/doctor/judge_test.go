@@ -327,7 +327,6 @@ var judged = []struct {
 		"one with the cluster's claim", all(unfounded("4"), records("4", "nonce", "n", "nonce_run", "e.h", "claim", "c\n0\n30000\n\n\n30000\n\na\nb\nc\nd\ne")),
 		"warning blank 4",
 	},
-	{"a node that was taken out, and is empty", all(records("0123", "gen", "1", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd\ne", "before_maxttl", "30000"), unfounded("4")), "warning even-nodes; warning exposed 4: Stop it, pin all clients"},
 	{"an empty node that may have been, or is new", all(records("0123", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd", "before_maxttl", "30000"), unfounded("4")), "info exposed 4: Then stop it; warning even-nodes"},
 	{"a majority that forgot", unfounded("234"), "error no-quorum: renewals go on only where nodes are merely full; warning blank 2: redlock nodes join --wait; warning blank 3; warning blank 4"},
 	{"a new cluster", unfounded("01234"), "info blank 0: Nothing; info blank 1; info blank 2; info blank 3; info blank 4"},

@@ -239,7 +239,7 @@ func (v View) unclaimed() string {
 // Exposed says why a client with an older list of the cluster that a quorum carries, and no pin, could
 // found another on node i, and what an operator does about it; "" where none could, as far as is seen.
 // It is empty, and no claim keeps an older list away. Nobody claims what the list does not have; after
-// a change such a node was taken out, for all that a record tells of the lists before the last.
+// a change such a node may have been taken out, or is new: no record tells.
 func (v View) Exposed(i int) (why, remedy string) {
 	o := v.Nodes[i]
 	v.Known = v.learn(v.Known)
@@ -256,13 +256,6 @@ func (v View) Exposed(i int) (why, remedy string) {
 		return "no client of the cluster has claimed it: " + founds, "have it claimed, Cluster.Join (redlock nodes join --wait), and " + remedy
 	case v.newest.Gen == 0, slices.Contains(v.coming, v.Names[i]):
 		return "", ""
-	case v.TakenOut(i):
-		return "it was taken out, and started empty: " + founds, "stop it, " + remedy
 	}
 	return "it is empty: if it was taken out, " + founds, "then stop it, " + remedy
-}
-
-// TakenOut reports whether the last change took node i out of the list.
-func (v View) TakenOut(i int) bool {
-	return slices.Contains(v.newest.Before, v.Names[i]) && !slices.Contains(v.newest.Names, v.Names[i])
 }

@@ -61,7 +61,6 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/membership/tracker.go Judge", "./internal/doctor TestCheckProvesMembersWithALock", "an operator's check"},
 	{"internal/membership/tracker.go ReadSince", "./internal/membership TestALookThatComesLateReplacesNoNewerOne", "revocation"},
 	{"internal/membership/claims.go Beside", "./internal/doctor TestEachExamIsJudgedAndNoOther", "an operator's check"},
-	{"internal/membership/claims.go TakenOut", "./internal/membership TestAnEmptyNodeThatNobodyClaimsIsNamed", "words for an operator"},
 	{"internal/membership/lists.go within", "./internal/membership TestAClientGoesByTheNewestListThatItHas", "what an old list founded"},
 	{"internal/membership/lists.go GoingBy", "./internal/doctor TestEachExamIsJudgedAndNoOther", "the same"},
 	{"change.go foretell", "./internal/membership TestOneCallChangesNodesMaxTTLAndStrictStepByStep", "a dry run"},
