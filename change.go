@@ -59,7 +59,7 @@ type ChangeProgress struct {
 // then by that one: make another Locker for locks after a change.
 //
 // A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL, or
-// a node taken out, takes two. Change blocks until all is done and a node that was added votes, or ctx is done.
+// nodes taken out, take one more, the close. Change blocks until all is done and a node that was added votes, or ctx is done.
 // Where it ends early, call it again, from any client: it finishes what was begun. Of what is
 // in force already it returns nil once enough nodes know. With a MaxTTL below some 16 node
 // timeouts a node that hangs keeps it from being done: stop that node.
@@ -90,15 +90,15 @@ func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
 	if o.Progress == nil {
 		o.Progress = func(ChangeProgress) {}
 	}
-	for p := (ChangeProgress{Step: 1}); ; p.Step++ {
+	for p, done := (ChangeProgress{Step: 1}), -2; ; p.Step++ { // done: the generation whose change this call ended
 		ch, err := l.tracker.Plans(ctx, membership.Wanted(w))
 		if ended := fault.OfContext(ctx); ended != nil {
 			err = ended
 		}
-		if err == nil && len(ch.Steps) == 0 && p.Step > 1 {
+		if err == nil && len(ch.Steps) == 0 && ch.Gen == done {
 			return nil
 		}
-		if len(ch.Steps) > 0 {
+		if p.Steps, p.Words = 0, ""; len(ch.Steps) > 0 {
 			p.Steps, p.Words = p.Step-1+len(ch.Steps), ch.Words()
 		}
 		if err == nil {
@@ -121,6 +121,7 @@ func (c *Cluster) Change(ctx context.Context, w Wanted, o ChangeOptions) error {
 		case len(ch.Steps) == 0:
 			return nil
 		}
+		done = ch.Gen
 	}
 }
 

@@ -36,12 +36,12 @@ func TestANodeThatWasTakenOutAndStartedEmptyIsNamed(t *testing.T) {
 	flat := func(r result) result { // as one line
 		return result{out: strings.Join(strings.Fields(r.out+r.errs), " "), code: r.code}
 	}
-	id := regexp.MustCompile(regexp.QuoteMeta(one.Addr()) + ` unlisted .*` + takenOut + `.*: then stop it, pin all clients \(--cluster, REDLOCK_CLUSTER=([0-9a-f-]+)\)`).FindStringSubmatch(flat(named).out)
+	id := regexp.MustCompile(regexp.QuoteMeta(one.Addr()) + ` unlisted .*` + takenOut + `.*: add it if it is new, else stop it, pin all clients \(--cluster, REDLOCK_CLUSTER=([0-9a-f-]+)\)`).FindStringSubmatch(flat(named).out)
 	if id == nil {
 		t.Fatalf("nodes: got\n%s\nwant %s named, and the pin", named.out, one.Addr())
 	}
 	run(t, one.URL(), args("nodes join --wait --timeout 5s --cluster "+id[1])...).want(t, 78, "is not here")
-	flat(run(t, both, args("doctor --ttl 1500ms")...)).want(t, 1, "info exposed "+one.Addr(), "Then stop it, pin all clients (--cluster (WithCluster), REDLOCK_CLUSTER="+id[1])
+	flat(run(t, both, args("doctor --ttl 1500ms")...)).want(t, 1, "info exposed "+one.Addr(), "Add it if it is new, else stop it, pin all clients (--cluster (WithCluster), REDLOCK_CLUSTER="+id[1])
 	run(t, one.URL(), args("nodes join --wait --timeout 30s")...).want(t, 0, "1 vote of 1 node") // the control: it founds
 
 	must(t, one.Stop()) // the other remedy

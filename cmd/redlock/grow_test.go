@@ -146,7 +146,11 @@ func TestOneCommandGoesThroughAllSteps(t *testing.T) {
 	p := start(t, prepare(t, list, args("--yes")...))
 	eventually(t, "the new node's wait", func() bool { return strings.Contains(p.stderr(), steps[0]+"waiting for the new node") })
 	must(t, lock.Err())
-	p.wait(t).want(t, 0, steps[0], steps[1], steps[2], "the-holder", done, ", generation 3, MaxTTL 4s: "+strings.Join(after, ", "))
+	ended := p.wait(t)
+	ended.want(t, 0, steps[0], steps[1], steps[2], "the-holder", done, ", generation 3, MaxTTL 4s: "+strings.Join(after, ", "))
+	if strings.Contains(ended.errs, "before the next change") {
+		t.Errorf("behind a close: got %s; want nobody told to give the list before the next change", ended.errs)
+	}
 	if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
 		t.Errorf("the lock of a client two lists back: got %v; want ErrLost", err)
 	}

@@ -158,6 +158,11 @@ func (a *app) change(ctx context.Context, s *session, w redlock.Wanted, closes b
 	if some := w.Add != nil || w.Remove != nil || w.MaxTTL != 0 || w.Strict != nil; some && closes {
 		all = append(all, redlock.Wanted{})
 	}
+	closed, told := false, o.Progress
+	o.Progress = func(p redlock.ChangeProgress) {
+		closed = p.Words == membership.CloseWords
+		told(p)
+	}
 	for _, w := range all {
 		if err := s.locker.Cluster().Change(ctx, w, o); err != nil {
 			return err
@@ -173,7 +178,7 @@ func (a *app) change(ctx context.Context, s *session, w redlock.Wanted, closes b
 	}
 	text := fmt.Sprintf("nodes change: done: cluster %s, generation %d, MaxTTL %v%s: %s",
 		status.ID, status.Generation, cli.Short(status.MaxTTL), strictWords(status), strings.Join(status.List, ", "))
-	if w.Add != nil {
+	if w.Add != nil && !closed {
 		text += "; before the next change give all clients this list: redlock nodes names those at work with the list before, as they meet this one"
 	}
 	a.complain(text)

@@ -103,7 +103,7 @@ var (
 
 // config judges the options that need no node's answer.
 func (d *doctor) config() {
-	n, c := len(d.view().Sorted()), d.cfg
+	n, c := len(d.listed()), d.cfg
 	if n < 3 {
 		d.find(SeverityWarning, -1, aboutFewNodes, "%s, and the quorum is %d", of(n), quorum.Size(n))
 	}
@@ -144,6 +144,14 @@ func (d *doctor) readRecords() []membership.Observation {
 		}
 	}
 	return seen
+}
+
+// listed are the nodes that count: of the list that the nodes show.
+func (d *doctor) listed() []string {
+	if d.cfg.Unprotected {
+		return d.names
+	}
+	return d.view().Sorted()
 }
 
 // view is the cluster as the nodes showed it.

@@ -160,12 +160,12 @@ func (d *doctor) report() Report {
 		d.membership()
 	}
 	d.config()
-	r.Votes, r.Quorum = d.votes(), quorum.Size(len(d.view().Sorted()))
+	r.Votes, r.Quorum = d.votes(), quorum.Size(len(d.listed()))
 	founded := func(o membership.Observation) bool { return o.Recorded }
 	torn := func(f Finding) bool { return f.Code == FindingNoCluster } // it says so already
 	if r.Votes < r.Quorum && !slices.ContainsFunc(d.findings, torn) &&
 		(r.Answered < r.Quorum || slices.ContainsFunc(d.seen, founded)) {
-		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.view().Sorted()), r.Quorum)
+		d.find(SeverityError, -1, aboutNoQuorum, "no quorum: %d of %d nodes vote, and it takes %d", r.Votes, len(d.listed()), r.Quorum)
 	}
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Node, b.Node))
@@ -182,7 +182,7 @@ func (d *doctor) votes() (n int) {
 		state, _ := v.Standing(i)
 		votes := state == membership.Member || state == membership.Behind
 		refuses := func(x failedUse) bool { return !x.wakes && x.use != waitInLine }
-		if e.err == nil && slices.Contains(v.Sorted(), d.names[i]) && (votes || d.cfg.Unprotected) && (d.cfg.TrustClocks || !node.IsReply(e.timeErr)) && !slices.ContainsFunc(e.faults, refuses) {
+		if e.err == nil && slices.Contains(d.listed(), d.names[i]) && (votes || d.cfg.Unprotected) && (d.cfg.TrustClocks || !node.IsReply(e.timeErr)) && !slices.ContainsFunc(e.faults, refuses) {
 			n++
 		}
 	}

@@ -297,6 +297,7 @@ var judged = []struct {
 	{"one far above it that only this client has", option(func(c *Config) { c.MaxTTL = time.Hour }), ""},
 	{"one below it", records("01234", "maxttl", "9999"), "error max-ttl: Take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl)"},
 
+	{"no membership, and records of a list of four", all(records("01234", "gen", "1", "names", "a\nb\nc\nd"), option(func(c *Config) { c.Unprotected = true })), ""},
 	{"no membership", all(unfounded("3"), records("4", "format", "9"), option(func(c *Config) { c.Unprotected = true })), ""},
 	{"another cluster's node", records("4", "cluster", "z", "names", otherNames), "error other-cluster 4: Give all clients the same list"},
 	{"what an old list founded", records("4", "cluster", "z", "names", "e"), "error other-cluster 4: Nothing at once"},
@@ -327,7 +328,7 @@ var judged = []struct {
 		"one with the cluster's claim", all(unfounded("4"), records("4", "nonce", "n", "nonce_run", "e.h", "claim", "c\n0\n30000\n\n\n30000\n\na\nb\nc\nd\ne")),
 		"warning blank 4",
 	},
-	{"an empty node that may have been, or is new", all(records("0123", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd", "before_maxttl", "30000"), unfounded("4")), "info exposed 4: Then stop it; warning even-nodes"},
+	{"an empty node that may have been, or is new", all(records("0123", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd", "before_maxttl", "30000"), unfounded("4")), "info exposed 4: Add it if it is new, else stop it; warning even-nodes"},
 	{"a majority that forgot", unfounded("234"), "error no-quorum: renewals go on only where nodes are merely full; warning blank 2: redlock nodes join --wait; warning blank 3; warning blank 4"},
 	{"a new cluster", unfounded("01234"), "info blank 0: Nothing; info blank 1; info blank 2; info blank 3; info blank 4"},
 	{

@@ -253,9 +253,9 @@ func (v View) Exposed(i int) (why, remedy string) {
 	remedy = "pin all clients (WithCluster, REDLOCK_CLUSTER=" + v.ours + "), or take old lists away"
 	switch {
 	case slices.Contains(v.Known.Names, v.Names[i]):
-		return "no client of the cluster has claimed it: " + founds, "have it claimed, Cluster.Join (redlock nodes join --wait), and " + remedy
+		return "it lacks the cluster's claim: " + founds, "have it claimed, Cluster.Join (redlock nodes join --wait), and " + remedy
 	case v.newest.Gen == 0, slices.Contains(v.coming, v.Names[i]):
 		return "", ""
 	}
-	return "it is empty: if it was taken out, " + founds, "then stop it, " + remedy
+	return "it is empty: if it was taken out, " + founds, "add it if it is new, else stop it, " + remedy
 }

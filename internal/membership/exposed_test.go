@@ -13,7 +13,7 @@ import (
 // Where a client with an older list could found a cluster of its own. Of the nodes a to e the list
 // has a, b and c, at generation 2; before it had d.
 func TestAnEmptyNodeThatNobodyClaimsIsNamed(t *testing.T) {
-	const listed, maybe = "no client of the cluster has claimed it", "if it was taken out"
+	const listed, maybe = "it lacks the cluster's claim", "if it was taken out"
 	list, before := nodeNames[:3], nodeNames[:4]
 	blank := func(i int) func(v *view) { return func(v *view) { v.blank(i, start) } }
 	claim := func(i int, c membership.Claim) func(v *view) {

@@ -185,17 +185,15 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 			}
 		}
 		own, newer, kept := k.confirmed()
-		if k.more > 0 && k.left > 0 && (own || newer || kept && sys.slip == slipKept) {
-			do(stepConfirm, func(k *lockerOf, _ *changeState) {
-				k.left, k.more = max(k.left, k.more), 0
-				if newer {
+		if over := newer && k.list != k.newer; k.left > 0 && (k.more > 0 && (own || newer || kept && sys.slip == slipKept) || over) {
+			do(stepConfirm, func(k *lockerOf, _ *changeState) { // later answers may still have it go over
+				if k.left, k.more = max(k.left, k.more), 0; over {
 					k.list = k.newer
 				}
-				k.newer = 0
 			})
 		}
 		for n := range uint8(sys.seats) {
-			if k.more > 0 && k.at[n].gone && (own || newer || kept && sys.slip != slipKept) {
+			if k.at[n].gone && (own || newer || kept && sys.slip != slipKept) {
 				next := *s
 				b := &next.lockers[c].at[n]
 				b.gone, b.reseed = false, true
@@ -209,28 +207,21 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 		return
 	}
 	do(stepEnd, func(k *lockerOf, s *changeState) {
-		k.phase, k.left, k.more, k.target, k.newer = over, 0, 0, 0, 0
+		k.phase, k.left, k.more, k.target = over, 0, 0, 0
 		for n := range k.at {
 			k.at[n] = ballotBox{acquire: k.at[n].acquire, reseed: k.at[n].reseed, until: s.seats[n].epochs + 1}
 		}
 	})
 }
 
-// newer are the lists that a lock may go over to: none, and each later than its own that a quorum
-// of it shows to be in force.
+// newer are the lists that a lock may go over to: none, and each later than its own that was ever in
+// force.
 func (sys *changeSystem) newer(s *changeState, own list) (out []list) {
 	out = []list{0}
-	for g, at := range s.lists[0] {
+	for _, at := range s.lists[0] {
 		if at.names == own {
 			out = out[:1] // what came before is older
-		}
-		shown := 0
-		for n := range uint8(sys.seats) {
-			if v := &s.seats[n]; at.names.has(n) && !v.blank() && int(v.gen) == g+1 {
-				shown++
-			}
-		}
-		if sys.goes > 0 && at.names != 0 && at.names != own && shown >= quorum.Size(at.names.size()) {
+		} else if sys.goes > 0 && at.names != 0 && !slices.Contains(out, at.names) {
 			out = append(out, at.names)
 		}
 	}
@@ -264,7 +255,7 @@ func (k *lockerOf) confirmed() (own, newer, kept bool) {
 // spent tells whether nothing of a locker that is over matters any more.
 func (sys *changeSystem) spent(s *changeState, c uint8) bool {
 	for n := range sys.seats {
-		if s.seats[n].node.Holds(0, ownerOf(c)) {
+		if b := s.lockers[c].at[n]; s.seats[n].node.Holds(0, ownerOf(c)) || b.reseed && uint8(s.seats[n].node.Epoch) < b.until {
 			return false
 		}
 	}
@@ -306,7 +297,7 @@ func (sys *changeSystem) vote(s *changeState, c, n uint8, yield yieldChange) {
 		b.raised = node.Raise(scriptmodel.Raise{Owner: owner, Token: k.target, Epoch: epoch}, 0) == scriptmodel.Done && k.phase == raising
 	})
 	at(stepTakeExtend, (own || newer) && b.extend, func(b *ballotBox, node *scriptmodel.Node) {
-		said, counts := node.Extend(0, scriptmodel.Extend{Owner: owner, Life: life, Epoch: epoch}), k.phase == held && k.more > 0
+		said, counts := node.Extend(0, scriptmodel.Extend{Owner: owner, Life: life, Epoch: epoch}), k.phase == held && (k.more > 0 || k.newer != 0)
 		*b = ballotBox{acquire: b.acquire, reseed: b.reseed, confirmed: said == scriptmodel.Done && counts, own: own, newer: newer, gone: sys.goes > 0 && said == scriptmodel.Refused && counts}
 	})
 	at(stepTakeReseed, (own || newer) && b.reseed, func(b *ballotBox, node *scriptmodel.Node) {

@@ -20,8 +20,8 @@ import (
 // the list, and with long the MaxTTL, up and down, with turns strict. What
 // an agent decides is sent at once, and arrives whenever, or never.
 //
-// With goes a held lock goes over to the newest list that a quorum shows, by its extensions
-// (ADR 27), else it stays with its own. With long a locker takes longer leases than the others. Where founds, all nodes but one may
+// With goes a held lock goes over to a later list by its extensions (ADR 27), else it stays
+// with its own. With long a locker takes longer leases than the others. Where founds, all nodes but one may
 // forget, and are founded again, or wait for an operator where the cluster is strict.
 //
 // Not in it: other clusters, several names, queues.

@@ -40,7 +40,7 @@ var changeWalks = []struct {
 		return changing(5, 0b00111, func(s *changeSystem) { s.long, s.turns = 8, true })
 	}},
 	{"locks go over", 3, 40, 400, func() *changeSystem {
-		return changing(5, 0b00111, func(s *changeSystem) { s.goes, s.extends, s.life = 1, 250, 8 })
+		return changing(5, 0b00111, func(s *changeSystem) { s.goes, s.extends, s.life, s.long, s.turns = 1, 250, 8, 12, true })
 	}},
 	{"locks go over, from one node", 3, 40, 400, func() *changeSystem {
 		return changing(3, 0b001, func(s *changeSystem) { s.goes, s.extends, s.lockers = 1, 250, 2 })
@@ -148,7 +148,7 @@ var slips = []struct {
 	})},
 	{"no pause", slipPause, 20_000, begun(heldByFirst)},
 	{"a lock that its own list has is held on", slipKept, 20_000, begun(func(sys *changeSystem, s *changeState) {
-		sys.goes, sys.extends = 1, 250
+		sys.goes, sys.extends, sys.lockers, sys.agents, s.faults, s.changes = 1, 250, 2, 1, 0, 0
 		heldByFirst(sys, s)
 	})},
 	{"no base", slipBase, 20_000, countedByFirst},

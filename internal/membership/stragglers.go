@@ -163,6 +163,9 @@ func (v View) Pending() string {
 	return v.newest.changeTo(to.Configuration)
 }
 
+// CloseWords are a change that proposes the same again.
+const CloseWords = "close"
+
 // changeTo says how the other differs from this one.
 func (c Configuration) changeTo(to Configuration) string {
 	var words []string
@@ -179,7 +182,7 @@ func (c Configuration) changeTo(to Configuration) string {
 		words = append(words, map[bool]string{true: "strict recovery on", false: "strict recovery off"}[to.Strict])
 	}
 	if words == nil {
-		return "close"
+		return CloseWords
 	}
 	return strings.Join(words, ", ")
 }
