@@ -84,6 +84,7 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/node/refused.go RefusesNow", "TestNodesThatRefuseWritesAreSeenEverywhere", "a server that takes no writes"},
 	{"internal/observe/look.go readAll", "TestSharedHoldsLeadNothing", "names observed that have data of another type"},
 	{"internal/queue/queue.go Listen", "TestEachKindOfHoldCanBeAskedFor", "revocation"},
+	{"internal/round/vouchers.go GoOver", "./internal/node TestALockGoesOverOnceAQuorumOfTheNewerListConfirmsIt", "an answer behind the verdict completes the quorum of the newer list"},
 	{"internal/queue/kinds.go Stood", "./internal/queue TestOneWhoseLeaveWasLostHoldsNobodyUpForLong", "calls for what was left"},
 }
 
