@@ -154,6 +154,16 @@ var changeMutants = []way{
 		edits: []edit{{"internal/membership/record.go", "	return max(now, r.Proposed.MaxTTL)\n", "	if BROKEN {\n		return now\n	}\n	return max(now, r.Proposed.MaxTTL)\n"}},
 	},
 	{
+		name: "change without settling", takes: "a change begins, and nodes go on voting for clients of the list before",
+		by:    "./internal/membership TestAChangeThatHasBegunEndsTheLocksOfTheListBefore",
+		edits: []edit{script("settle", "'epoch', ARGV[2], 'settled', 1, 'ballot'", "'epoch', ARGV[2], 'ballot'")},
+	},
+	{
+		name: "any list is voted for", takes: "nodes vote for clients of any earlier list",
+		by:    "./internal/membership TestANodeVotesForItsListAndTheOneBeforeUntilTheNextChange",
+		edits: []edit{{"internal/membership/lists.go", "{ return r.votesBy(c.sorted) }", "{ return BROKEN || r.votesBy(c.sorted) }"}},
+	},
+	{
 		name: "no close", takes: "a MaxTTL that came down leaves the earlier one in all waits",
 		by:    "./internal/membership TestWhatIsWantedComesInSteps",
 		edits: []edit{{"internal/membership/change.go", " || before > at.MaxTTL\n", " || !BROKEN && before > at.MaxTTL\n"}},

@@ -5,11 +5,6 @@ import "github.com/quorumkit/redlock/chaos"
 // changeWays are those of changes of the list of nodes.
 var changeWays = []way{
 	{
-		name: "change without settling", takes: "a change begins, and nodes go on voting for clients of the list before",
-		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
-		edits: []edit{script("settle", "'epoch', ARGV[2], 'settled', 1, 'ballot'", "'epoch', ARGV[2], 'ballot'")},
-	},
-	{
 		name: "change without its pause", takes: "the next list is in force before the leases of the one before the last are over",
 		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
 		edits: []edit{{"internal/membership/change.go", "		c.Until = now.Add(v.longest())\n", "		c.Until = now.Add(v.longest())\n		if BROKEN {\n			c.Until = now\n		}\n"}},
@@ -28,10 +23,5 @@ var changeWays = []way{
 		name: "strict recovery the other way", takes: "an operator who wants strict recovery on or off gets the other",
 		finds: []chaos.Rule{chaos.WrongList}, kinds: []chaos.Break{chaos.ListChange, chaos.Forget},
 		edits: []edit{{"internal/membership/change.go", "		at.Strict = *w.Strict\n", "		at.Strict = *w.Strict != BROKEN\n"}},
-	},
-	{
-		name: "any list is voted for", takes: "nodes vote for clients of any earlier list",
-		finds: []chaos.Rule{chaos.TwoHolders}, scenario: "partition-between-lists",
-		edits: []edit{{"internal/membership/lists.go", "{ return r.votesBy(c.sorted) }", "{ return BROKEN || r.votesBy(c.sorted) }"}},
 	},
 }
