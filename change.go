@@ -59,16 +59,16 @@ type ChangeProgress struct {
 // then by that one: make another Locker for locks after a change.
 //
 // A step takes MaxTTL and a few seconds, soon after another a third more; a shorter MaxTTL, or
-// nodes taken out, take one more, the close. Change blocks until all is done and a node that was added votes, or ctx is done.
-// Where it ends early, call it again, from any client: it finishes what was begun. Of what is
-// in force already it returns nil once enough nodes know. With a MaxTTL below some 16 node
-// timeouts a node that hangs keeps it from being done: stop that node.
+// nodes taken out, take one more, the close. Change blocks until all is done and a node that was
+// added votes, or ctx is done. Where it ends early, call it again, from any client: it finishes
+// what was begun. Of what is in force already it returns nil once enough nodes know. With a
+// MaxTTL below some 16 node timeouts a node that hangs keeps it from being done: stop that node.
 //
 // A client goes by the cluster's list, if it has all nodes of it: give clients a longer list before
 // the cluster has it. One that lacks a node goes on until the next step begins. Keep a node that
-// was removed as it is, or stop it, until no client has a list with it: emptied and started again it may vote for them. A client with a longer lease than
-// the new MaxTTL loses its locks when they would be renewed, and gets ErrMisconfigured; so
-// does one with WithStrictRecovery in a cluster without.
+// was removed as it is, or stop it, until no client has a list with it: emptied and started again
+// it may vote for them. A client with a longer lease than the new MaxTTL loses its locks when
+// they would be renewed, and gets ErrMisconfigured; so does one with WithStrictRecovery in a cluster without.
 //
 // ErrInvalidNode: a name is none of this Locker's nodes, or is given twice, or none would be
 // left. ErrInvalidTTL: MaxTTL is out of its range. ErrStragglers: clients have the list before
@@ -137,8 +137,8 @@ func (w Wanted) check(nodes []string) error {
 		}
 		seen[name] = true
 	}
-	if w.MaxTTL != 0 && (w.MaxTTL < minTTL || w.MaxTTL > clock.MaxMaxTTL) {
-		return fmt.Errorf("%w: MaxTTL %v: give %v to %v", ErrInvalidTTL, w.MaxTTL, minTTL, clock.MaxMaxTTL)
+	if w.MaxTTL != 0 && (w.MaxTTL < clock.MinTTL || w.MaxTTL > clock.MaxMaxTTL) {
+		return fmt.Errorf("%w: MaxTTL %v: give %v to %v", ErrInvalidTTL, w.MaxTTL, clock.MinTTL, clock.MaxMaxTTL)
 	}
 	return nil
 }

@@ -44,7 +44,6 @@ const (
 	// included: it travels with every command.
 	MaxResourceLength = 4096
 
-	minTTL   = 10 * time.Millisecond
 	maxLabel = 256
 )
 
@@ -365,7 +364,7 @@ func (c *config) validate(nodes int) error {
 			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalidOption}, args...)...))
 		}
 	}
-	wrong(c.maxTTL < minTTL || c.maxTTL > clock.MaxMaxTTL, "WithMaxTTL %v: give %v to %v", c.maxTTL, minTTL, clock.MaxMaxTTL)
+	wrong(c.maxTTL < clock.MinTTL || c.maxTTL > clock.MaxMaxTTL, "WithMaxTTL %v: give %v to %v", c.maxTTL, clock.MinTTL, clock.MaxMaxTTL)
 	wrong(c.nodeTimeout < 0, "WithNodeTimeout: give a positive duration, below the TTL of %v", c.ttl)
 	wrong(c.nodeTimeout >= c.ttl && c.ttl > 0, "WithNodeTimeout %v is not below WithTTL %v", c.nodeTimeout, c.ttl)
 	wrong(!(c.drift >= 0 && c.drift <= clock.MaxDriftFactor), "WithDriftFactor %v: give 0 to %v", c.drift, clock.MaxDriftFactor)
@@ -405,8 +404,8 @@ func (c *config) with(opts []AcquireOption) (terms, error) {
 // validate checks the terms of one acquisition against the Locker's.
 func (t *terms) validate(c *config) error {
 	switch {
-	case t.ttl < minTTL:
-		return fmt.Errorf("%w: WithTTL %v: give at least %v", ErrInvalidTTL, t.ttl, minTTL)
+	case t.ttl < clock.MinTTL:
+		return fmt.Errorf("%w: WithTTL %v: give at least %v", ErrInvalidTTL, t.ttl, clock.MinTTL)
 	case t.ttl > c.maxTTL:
 		return fmt.Errorf("%w: WithTTL %v is above WithMaxTTL %v: take less, or raise it", ErrInvalidTTL, t.ttl, c.maxTTL)
 	case !c.capped && c.nodeTimeout > 0 && t.ttl <= c.nodeTimeout:

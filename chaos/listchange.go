@@ -179,8 +179,7 @@ func (r *roster) operate(ctx context.Context, f Fault, dies Moment) error {
 	return err
 }
 
-// wanted is what the operator of a fault wants, where that is the list and the nodes have these
-// names.
+// wanted returns the change that the fault asks for, by this list and these names.
 func wanted(f Fault, list []int, names []string) redlock.Wanted {
 	w := redlock.Wanted{MaxTTL: f.MaxTTL}
 	switch {
@@ -360,7 +359,7 @@ func (p *Plan) largest() time.Duration {
 	return p.Lease
 }
 
-// strict tells whether recovery is strict at times.
+// strict reports whether recovery is strict at times.
 func (p *Plan) strict() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Strict == trace.StrictOn })
 }

@@ -32,8 +32,6 @@ const (
 	planLinger   = 50                     // one pause in so many outlasts the lease
 	planRetry    = 350 * time.Millisecond // the longest pause between two attempts
 
-	shortestMaxTTL = 10 * time.Millisecond // redlock takes no shorter one
-
 	// clientsBegin is when every client of a plan is there: faults come later.
 	clientsBegin = time.Second
 )
@@ -156,8 +154,8 @@ func (p *Plan) idle(f Fault) string {
 		return "without a Delay it does nothing: give one"
 	case f.Kind != ListChange && (f.MaxTTL != 0 || f.Strict != ""):
 		return fmt.Sprintf("maxTTL %v, strict %q: only a %s has them: leave them out", f.MaxTTL, f.Strict, ListChange)
-	case f.MaxTTL != 0 && (f.MaxTTL < shortestMaxTTL || f.MaxTTL > clock.MaxMaxTTL || f.MaxTTL%time.Millisecond != 0):
-		return fmt.Sprintf("maxTTL %v: give %v to %v, in whole milliseconds, or none", f.MaxTTL, shortestMaxTTL, clock.MaxMaxTTL)
+	case f.MaxTTL != 0 && (f.MaxTTL < clock.MinTTL || f.MaxTTL > clock.MaxMaxTTL || f.MaxTTL%time.Millisecond != 0):
+		return fmt.Sprintf("maxTTL %v: give %v to %v, in whole milliseconds, or none", f.MaxTTL, clock.MinTTL, clock.MaxMaxTTL)
 	case f.Strict != "" && f.Strict != trace.StrictOn && f.Strict != trace.StrictOff:
 		return fmt.Sprintf("strict %q: give %q or %q, or none", f.Strict, trace.StrictOn, trace.StrictOff)
 	case f.At < 0 || f.At >= p.For:

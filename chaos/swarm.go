@@ -154,8 +154,8 @@ const (
 // Swarm draws a whole plan from a seed, not its times only: how many nodes,
 // clients and names, how eager the clients are and how long they hold, how often they
 // share, want a set of names or a slot of one, or stand for an election, which few kinds
-// of faults, how often and how long, and in one plan of six changes of the list of nodes, in half
-// of those of MaxTTL and strict recovery, too. Plans that each have few kinds find more than plans
+// of faults, how often and how long, and in one plan of six changes of the list of nodes, half
+// of them with changes of MaxTTL and strict recovery. Plans that each have few kinds find more than plans
 // that have all of them, because one kind can hide what another shows: a crash ends the
 // connection on which a late command would have come (Groce et al., "Swarm testing",
 // 2012). The faults are of the given kinds; with none, of all that redlock promises to

@@ -90,8 +90,8 @@ const (
 	WallClock = trace.WallClock
 	// ListChange has an operator change the cluster's configuration: it adds Node to the list of
 	// nodes or, if it is there, takes it out, and sets MaxTTL and Strict, if they are given. With
-	// Everything no node comes or goes; with nothing else either it is a close. It dies as it sends the step that Where names, if any; For later another
-	// one does what is left. In a plan, those that begin within MaxTTL of each other are at work
+	// Everything no node comes or goes; with nothing else either it is a close. It dies as it
+	// sends the step that Where names, if any; For later another one does what is left. In a plan, those that begin within MaxTTL of each other are at work
 	// at once; others follow each other. Plans and scenarios have it, stages do not.
 	ListChange = trace.ListChange
 )

@@ -224,7 +224,7 @@ func (c *contender) once(ctx context.Context, name string, long time.Duration) {
 	_, _ = c.out.WriteString(o.String())
 }
 
-// held is what redlock exec runs: it adds a hold to a file.
+// held adds a hold to a file: redlock exec runs it.
 func held(file string) error {
 	o := heldOnce{name: os.Getenv("REDLOCK_KEY"), begin: sinceBoot()}
 	var err error

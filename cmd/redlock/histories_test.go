@@ -38,7 +38,7 @@ const (
 	fewestNodes  = 3       // of a list while servers fail: one of them at a time
 )
 
-// history is what happens to a cluster whose operators and servers fail, and what was seen of it.
+// history runs a cluster whose operators and servers fail, and keeps what was seen.
 type history struct {
 	t        *testing.T
 	servers  []*redisserver.Server
@@ -324,7 +324,7 @@ type operator struct {
 	met  chan struct{} // its fate
 }
 
-// aim is what an operator wants of the cluster as it is. It removes a node only where at least
+// aim draws an operator's flags, by the cluster's status. It removes a node only where at least
 // fewestNodes stay, even if another who is at work removes one too.
 func (h *history) aim(s redlock.ClusterStatus, removes *bool) (args []string) {
 	h.mu.Lock() // one that was taken out stays as it is, and out
@@ -388,7 +388,7 @@ func (h *history) operator(ctx context.Context, removes *bool) *operator {
 	return o
 }
 
-// fate is what befalls an operator: it is stopped, and goes on or is killed then; it is killed; or it lives.
+// fate says how an operator ends: stopped, and then continued or killed; killed; or by itself.
 type fate struct {
 	kills, stops, again bool
 	at                  *atCommand    // at a command that changes a node

@@ -11,6 +11,8 @@ const DriftFloor = 2 * time.Millisecond
 
 // The bounds of what a Locker may be given.
 const (
+	// MinTTL is the shortest lease.
+	MinTTL = 10 * time.Millisecond
 	// MaxMaxTTL is the longest lease that any cluster allows.
 	MaxMaxTTL = 24 * time.Hour
 	// MaxDriftFactor is the largest that a Locker may be given.

@@ -214,7 +214,7 @@ func (sys *changeSystem) act(s *changeState, c uint8, yield yieldChange) {
 	})
 }
 
-// newer are the lists that a lock may go over to: none, and each later than its own that was ever in
+// newer returns the lists that a lock may go over to: 0, and each later than its own that was in
 // force.
 func (sys *changeSystem) newer(s *changeState, own list) (out []list) {
 	out = []list{0}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumkit/redlock"
+	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit"
 	"github.com/quorumkit/redlock/internal/testkit/locktest"
 	"github.com/quorumkit/redlock/redlocktest"
@@ -92,4 +93,66 @@ func TestAChangeThatWasBegunIsFinishedWithoutAQuestion(t *testing.T) {
 			testkit.Must(t, shrink(t.Context(), redlock.ChangeOptions{EndStragglers: true}))
 		})
 	}
+}
+
+// Behind a removal every client of the list before has all nodes of the newest: the close waits for
+// nobody's name.
+func TestARemovalWaitsForNobodysName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 0)
+		locks := heldBy(t, y.locker(t, 0, 1, 2), 3)
+		closes := false
+		testkit.Must(t, y.locker(t, 0, 1, 2).Cluster().Change(t.Context(), redlock.Wanted{Remove: []string{"node-2"}}, redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
+			if closes = closes || p.Step == 2; p.Of == 0 {
+				t.Errorf("got %+v; want no wait before a step", p)
+			}
+		}}))
+		if !closes {
+			t.Error("got no second step; want the close")
+		}
+		wantHeld(t, "after the close", locks)
+	})
+}
+
+// Between an operator's steps another has begun the next, put it in force on one node, and died: who
+// finds nothing left to do puts it in force on a quorum before it returns.
+func TestWhatARivalBeganIsInForceOnAQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t, 3, 0)
+		w := redlock.Wanted{Remove: []string{"node-2"}}
+		rival := func() {
+			ctx, die := context.WithCancel(t.Context())
+			defer die()
+			var forced atomic.Int64
+			for _, n := range y.nodes {
+				n.Intercept(func(args []string) redlocktest.Verdict {
+					if changeScript(args) != "force" || forced.Add(1) == 1 {
+						return redlocktest.Pass()
+					}
+					die()
+					return redlocktest.ReplyError("ERR the rival died")
+				})
+			}
+			locktest.WantError(t, "the rival", y.locker(t, 0, 1, 2).Cluster().Change(ctx, w, redlock.ChangeOptions{}), context.Canceled)
+			for _, n := range y.nodes {
+				n.Intercept(nil)
+			}
+		}
+		came := false
+		testkit.Must(t, y.locker(t, 0, 1, 2).Cluster().Change(t.Context(), w, redlock.ChangeOptions{Progress: func(p redlock.ChangeProgress) {
+			if !came && p.Step == 1 && p.Stage == "done" {
+				came = true
+				rival()
+			}
+		}}))
+		closed := 0
+		for _, n := range y.nodes[:2] {
+			if n.Miniredis().HGet(lua.NodeKey, "gen") == "2" {
+				closed++
+			}
+		}
+		if !came || closed < 2 {
+			t.Errorf("the rival came: %t; got the close on %d nodes; want a quorum", came, closed)
+		}
+	})
 }

@@ -133,7 +133,7 @@ func (v View) Unsigned(c Change, waited time.Duration) (left time.Duration) {
 	return left
 }
 
-// Spares tells whether clients of the list before that lack a node have a quorum left, which the
+// Spares reports whether clients of the list before that lack a node have a quorum left, which the
 // change will take away.
 func (c Change) Spares(v View) bool {
 	settled := 0

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lists is what a trial knows of the cluster's configurations.
+// lists has the cluster's configurations, as far as a trial has seen them.
 type lists struct {
 	cluster string                // whose they are: the one that was founded last
 	old     map[string]bool       // clusters before it
@@ -23,7 +23,7 @@ type lists struct {
 	long    []longLease // that no configuration allows, as far as is known yet
 }
 
-// configuration is what a node's record has.
+// configuration is that of a node's record.
 type configuration struct {
 	names  []string
 	maxTTL time.Duration // 0: it is not known, nor is strict
@@ -37,13 +37,13 @@ type longLease struct {
 	lease, top time.Duration
 }
 
-// shownWithin is how late a node's record is shown.
+// A node's record is shown within shownWithin.
 const shownWithin = time.Second
 
 // Done is the text of a ListChange that has ended, where its operator was told that it is done.
 func Done(f Fault) string { return f.String() + ": done" }
 
-// wish is what an operator wants a field to be.
+// wish is the value of a field that an operator asks for.
 type wish[T comparable] struct {
 	fault Fault
 	is    T
@@ -66,15 +66,15 @@ func (w wishes[T]) end(r Record) {
 	}
 }
 
-// stands tells whether an operator wants that, or has since nobody had another value done: of
-// those that are at work at once each may be the last.
+// stands reports whether an operator asks for that value, or has, and no later one was told that
+// another is in force. Of those at work at once each may be the last.
 func (w wishes[T]) stands(is T) bool {
 	return slices.ContainsFunc(w, func(o wish[T]) bool {
 		return o.is == is && !slices.ContainsFunc(w, func(later wish[T]) bool { return later.done && later.begun > o.ended })
 	})
 }
 
-// kept tells whether no operator was told that it is done.
+// kept reports whether no operator was told that it is done.
 func (w wishes[T]) kept() bool {
 	return !slices.ContainsFunc(w, func(o wish[T]) bool { return o.done })
 }
