@@ -244,7 +244,9 @@ func (r *run) changeList(f Fault, random *rand.Rand) {
 	if r.history.Now() >= r.plan.For {
 		return
 	}
-	if f.MaxTTL != 0 && r.plan.largest() > f.MaxTTL {
+	// A shorter MaxTTL ends with a close: behind a node that was added that refuses clients which
+	// lack it, and they are given the list only when all is done.
+	if f.MaxTTL != 0 && (r.plan.largest() > f.MaxTTL || f.Node != Everything && f.MaxTTL < r.plan.longest()) {
 		r.roster.refuses()
 	}
 	r.history.Add(r.roster.record(trace.Broke, f))

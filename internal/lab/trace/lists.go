@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lists has the cluster's configurations, as far as a trial has seen them.
+// lists are the cluster's configurations that a trial has seen.
 type lists struct {
 	cluster string                // whose they are: the one that was founded last
 	old     map[string]bool       // clusters before it
