@@ -40,6 +40,10 @@ type Finding struct {
 	What     string      // what was seen
 	Why      string      // why it matters for the lock
 	Remedy   string      // what to do about it
+	// Run is the remedy as lines that a shell takes as they stand, in their order; nil where it is
+	// none that can be run. redis-cli takes the password from REDISCLI_AUTH, and needs a user that may
+	// configure the server; the command redlock takes the nodes from REDLOCK_NODES.
+	Run []string
 }
 
 // String is the finding on one line.
@@ -132,7 +136,7 @@ func (l *core) reportOf(seen doctor.Report) Report {
 		}
 		r.Findings = append(r.Findings, Finding{
 			Severity: Severity(f.Severity), Code: FindingCode(f.Code), Node: f.Node, Name: name,
-			What: f.What, Why: f.Why, Remedy: f.Remedy,
+			What: f.What, Why: f.Why, Remedy: f.Remedy, Run: f.Run,
 		})
 	}
 	return r

@@ -30,7 +30,8 @@ func doctorCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "doctor", Synopsis: "[flags]", Summary: "look for what would weaken the lock",
 		About: `Looks at every node, at the rights of its user (give it that of your programs) and at the
-options, and says what would weaken the lock, why, and what to do. Each node is proved: a
+options, and says what would weaken the lock, why, and what to do; what a shell can do is
+printed as lines for it (redis-cli takes the password from REDISCLI_AUTH). Each node is proved: a
 member takes, extends and releases a lock of a reserved name (redlock:probe:...), any other
 stores a key that ends within a millisecond. Nothing of it stays, and no lock is delayed by it.
 That masters have no cluster yet, or all forgot it, is an info: redlock nodes fails meanwhile.
@@ -70,6 +71,7 @@ type findingShows struct {
 	What     string              `json:"what"`
 	Why      string              `json:"why"`
 	Remedy   string              `json:"remedy"`
+	Run      []string            `json:"run,omitempty"`
 }
 
 func (a *app) doctor(ctx context.Context, s *session) error {
@@ -79,7 +81,7 @@ func (a *app) doctor(ctx context.Context, s *session) error {
 		return err
 	}
 	if a.JSON {
-		err = errors.Join(a.Answer(reportOf(r)), err)
+		err = errors.Join(a.Answer(a.reportOf(r)), err)
 	} else {
 		err = errors.Join(a.showReport(r), err)
 	}
@@ -104,13 +106,13 @@ func severityStatus(s redlock.Severity) int {
 	return cli.ExitOK
 }
 
-func reportOf(r redlock.Report) reportShows {
+func (a *app) reportOf(r redlock.Report) reportShows {
 	out := reportShows{Nodes: r.Nodes, Answered: r.Answered, Votes: r.Votes, Quorum: r.Quorum, Servers: r.Servers, Findings: []findingShows{}}
 	if w := r.Worst(); w != 0 {
 		out.Worst = w.String()
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), advice(f.Why), advice(f.Remedy)})
+		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), advice(f.Why), advice(f.Remedy), a.shell(f.Run)})
 	}
 	return out
 }
@@ -150,12 +152,54 @@ func (a *app) showReport(r redlock.Report) error {
 	p.Table(rows)
 	told := map[string]bool{}
 	for _, f := range r.Findings {
-		if text := advice(fmt.Sprintf("%s. %s.", f.Why, f.Remedy)); !told[string(f.Code)+text] {
-			told[string(f.Code)+text] = true
-			p.WriteString("\n" + cli.Note(string(f.Code)+": "+text))
+		text := advice(fmt.Sprintf("%s. %s.", f.Why, f.Remedy))
+		if told[string(f.Code)+text] {
+			continue
+		}
+		told[string(f.Code)+text] = true
+		p.WriteString("\n" + cli.Note(string(f.Code)+": "+text))
+		for _, line := range a.linesOf(r, f) {
+			p.WriteString("  " + line + "\n")
 		}
 	}
 	return a.Flush(p)
+}
+
+// linesOf are the lines for a shell of all findings with the remedy of this one, each once.
+func (a *app) linesOf(r redlock.Report, f redlock.Finding) (out []string) {
+	for _, same := range r.Findings {
+		for _, line := range a.shell(same.Run) {
+			if same.Code == f.Code && same.Why == f.Why && same.Remedy == f.Remedy && !slices.Contains(out, line) {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}
+
+// shell gives the lines the flags of the connection that they need. A list with a password is left
+// to REDLOCK_NODES.
+func (a *app) shell(lines []string) []string {
+	c := &a.connection
+	flags := func(given ...[2]string) (out string) {
+		for _, f := range given {
+			if f[1] != "" && redact(f[1]) == f[1] {
+				out += fmt.Sprintf(" --%s '%s'", f[0], strings.ReplaceAll(f[1], "'", `'\''`))
+			}
+		}
+		return out
+	}
+	tls := flags([2]string{"cacert", c.certificates.authorities}, [2]string{"cert", c.certificates.own}, [2]string{"key", c.certificates.key})
+	own := flags([2]string{"nodes", c.nodes}, [2]string{"nodes-file", c.nodesFile}, [2]string{"user", c.user}, [2]string{"password-file", c.passwordFile}, [2]string{"node-names", c.names}) + tls
+	out := slices.Clone(lines)
+	for i, line := range out {
+		if rest, ok := strings.CutPrefix(line, "redlock "); ok {
+			out[i] = "redlock" + own + " " + rest
+		} else {
+			out[i] = strings.Replace(line, " --tls", " --tls"+tls, 1)
+		}
+	}
+	return out
 }
 
 // sameOf is equal for findings that differ by their node alone.

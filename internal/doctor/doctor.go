@@ -43,10 +43,11 @@ func (s Severity) String() string {
 type Finding struct {
 	Severity Severity
 	Code     FindingCode
-	Node     int    // its index; -1 for the cluster
-	What     string // what was seen
-	Why      string // why it matters for the lock
-	Remedy   string // what to do about it
+	Node     int      // its index; -1 for the cluster
+	What     string   // what was seen
+	Why      string   // why it matters for the lock
+	Remedy   string   // what to do about it
+	Run      []string // the remedy as lines for a shell, in their order; nil: it is none that can be run
 }
 
 // Report is what the doctor found, the worst first; findings that are alike stand in
@@ -200,7 +201,7 @@ type diagnosis struct {
 func (d *doctor) find(s Severity, node int, g diagnosis, format string, args ...any) {
 	d.findings = append(d.findings, Finding{
 		Severity: s, Code: g.code, Node: node,
-		What: fmt.Sprintf(format, args...), Why: g.why, Remedy: g.remedy,
+		What: fmt.Sprintf(format, args...), Why: g.why, Remedy: g.remedy, Run: d.lines(node, g),
 	})
 }
 

@@ -76,6 +76,7 @@ func ask(ctx context.Context, args ...any) question {
 var configs = []string{
 	"appendfsync", "save", "stop-writes-on-bgsave-error", "no-appendfsync-on-rewrite", "min-replicas-to-write",
 	"repl-backlog-ttl", "enable-debug-command",
+	"aclfile",
 	"import-mode", // Valkey's
 }
 

@@ -158,13 +158,27 @@ func (v View) Pending() string {
 		}
 	}
 	if to.Names == nil {
-		return "not yet proposed"
+		return notProposed
 	}
 	return v.newest.changeTo(to.Configuration)
 }
 
-// CloseWords are a change that proposes the same again.
-const CloseWords = "close"
+// Again is the change that has begun as arguments of redlock nodes change, which finish it; empty
+// if none has begun, or nobody can tell what it is.
+func (v View) Again() string {
+	flags := strings.NewReplacer("\nadd ", " --add ", "\nremove ", " --remove ", "\nMaxTTL ", " --max-ttl ", "\nstrict recovery ", " --strict ", "\n"+CloseWords, " --"+CloseWords)
+	if pending := v.Pending(); pending != "" && pending != notProposed {
+		return flags.Replace("\n" + strings.ReplaceAll(pending, ", ", "\n"))
+	}
+	return ""
+}
+
+const (
+	// CloseWords are a change that proposes the same again.
+	CloseWords = "close"
+	// notProposed are one of which nobody can tell what it is.
+	notProposed = "not yet proposed"
+)
 
 // changeTo says how the other differs from this one.
 func (c Configuration) changeTo(to Configuration) string {

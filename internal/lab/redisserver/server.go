@@ -69,6 +69,8 @@ type Config struct {
 	Args []string
 	// Env is added to the environment, as in "NAME=value".
 	Env []string
+	// File puts the settings into a file, so that CONFIG REWRITE works.
+	File bool
 	// FakeClock lets [Server.SetClock] work. It needs Linux and a C compiler.
 	FakeClock bool
 }
@@ -85,6 +87,7 @@ type Server struct {
 	binary string
 	dir    string
 	port   int
+	filed  int // the port of which the file of settings is
 
 	life    sync.Mutex       // taken by all that starts, ends or signals the process
 	process *process.Process // nil if none; guarded by life
@@ -194,8 +197,37 @@ func (s *Server) args() []string {
 	return append(args, s.Config.Args...)
 }
 
+// fileArgs are the arguments with which the settings stand in a file, which is written once.
+func (s *Server) fileArgs() ([]string, error) {
+	file := filepath.Join(s.dir, "server.conf")
+	if s.filed == s.port {
+		return []string{file}, nil
+	}
+	var text strings.Builder
+	for _, arg := range s.args() {
+		name, isName := strings.CutPrefix(arg, "--")
+		switch {
+		case isName:
+			text.WriteString("\n" + name)
+		case arg == "":
+			text.WriteString(` ""`)
+		default:
+			text.WriteString(" " + arg)
+		}
+	}
+	s.filed = s.port
+	return []string{file}, os.WriteFile(file, []byte(text.String()+"\n"), 0o600)
+}
+
 // launchLocked starts a process and waits until it answers.
 func (s *Server) launchLocked() error {
+	args := s.args()
+	if s.Config.File {
+		var err error
+		if args, err = s.fileArgs(); err != nil {
+			return err
+		}
+	}
 	env := append(os.Environ(), s.Config.Env...)
 	if s.Config.FakeClock {
 		clock, err := process.ClockEnv(s.clockFile())
@@ -204,7 +236,7 @@ func (s *Server) launchLocked() error {
 		}
 		env = append(env, clock...)
 	}
-	p, err := process.Start(process.Config{Binary: s.binary, Args: s.args(), Env: env, Dir: s.dir, Log: s.logFile()})
+	p, err := process.Start(process.Config{Binary: s.binary, Args: args, Env: env, Dir: s.dir, Log: s.logFile()})
 	if err != nil {
 		return err
 	}
