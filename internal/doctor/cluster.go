@@ -267,7 +267,7 @@ func (d *doctor) hindrances() []error {
 		if err := d.failed[i]; node.IsReply(err) {
 			out[i] = err
 		}
-		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes }); at >= 0 {
+		if at := slices.IndexFunc(e.faults, func(x failedUse) bool { return !x.wakes && !x.slow() }); at >= 0 {
 			out[i] = fmt.Errorf("it refuses %s", e.faults[at])
 		}
 	}

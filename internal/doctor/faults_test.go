@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -200,7 +201,8 @@ type planted struct {
 type set struct {
 	*testing.T
 	clients []redis.UniversalClient
-	prefix  string // of the Locker
+	prefix  string        // of the Locker
+	timeout time.Duration // the node timeout; 0 means patient
 }
 
 // plant changes a node of the set.
@@ -350,12 +352,41 @@ func refusalFaults() []planted {
 // redisVersion is the version of a Redis, or what a Valkey says in its place.
 const redisVersion = `redis_version:\S+(\s+server_name:valkey\s+valkey_version:\S+)?`
 
-// sameServer makes node 4 the server of node 1.
-func sameServer(s *set) {
-	p, err := tcpproxy.New(s.clients[1].(*redis.Client).Options().Addr)
+// proxied puts a proxy before node i, which becomes node 4's server.
+func proxied(s *set, i int) *tcpproxy.Proxy {
+	p, err := tcpproxy.New(s.clients[i].(*redis.Client).Options().Addr)
 	testkit.Must(s.T, err)
 	s.Cleanup(p.Close)
 	withClient(func(o *redis.Options) { o.Addr = p.Addr() })(s)
+	return p
+}
+
+// sameServer makes node 4 the server of node 1.
+func sameServer(s *set) { proxied(s, 1) }
+
+// slowToScripts makes node 4 answer too late from the first script on.
+func slowToScripts(s *set) {
+	s.timeout = time.Second
+	p := proxied(s, 4)
+	withClient(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return laggard{c, func() { p.Delay(tcpproxy.Replies, 2*s.timeout) }}, err
+		}
+	})(s)
+}
+
+type laggard struct {
+	net.Conn
+
+	slow func()
+}
+
+func (l laggard) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(lua.ReleaseScript.Body)) {
+		l.slow()
+	}
+	return l.Conn.Write(p)
 }
 
 // followed makes node 4 a replica of node 3.
@@ -462,9 +493,10 @@ func rightFaults() []planted {
 	}
 }
 
-// elseFaults are of clocks, records and clients.
+// elseFaults are of time, records and clients.
 func elseFaults() []planted {
 	return []planted{
+		{"a server that is slow to run scripts", slowToScripts, "error round-trip 4: SLOWLOG"},
 		{
 			"a clock ahead", func(s *set) {
 				own := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true})
@@ -513,7 +545,7 @@ func TestCheckFindsEachFaultAndNoOther(t *testing.T) { //nolint:tparallel // its
 		t.Run(f.name, func(t *testing.T) {
 			s := &set{T: t, clients: slices.Clone(clients)}
 			f.plant(s)
-			r, least := check(t, s.clients, func(c *doctor.Config) { c.Prefix = s.prefix }), doctor.SeverityUnknown
+			r, least := check(t, s.clients, func(c *doctor.Config) { c.Prefix, c.NodeTimeout = s.prefix, cmp.Or(s.timeout, patient) }), doctor.SeverityUnknown
 			if strings.HasPrefix(f.want, "info") { // the set is new, which is worth a word
 				least = doctor.SeverityInfo
 				r.Findings = slices.DeleteFunc(r.Findings, func(g doctor.Finding) bool { return g.Code == doctor.FindingBlank })

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumkit/redlock/internal/clock"
 	"github.com/quorumkit/redlock/internal/membership"
 	"github.com/quorumkit/redlock/internal/node"
+	"github.com/quorumkit/redlock/internal/round"
 	"github.com/quorumkit/redlock/internal/testkit"
 )
 
@@ -127,6 +128,11 @@ func silence(err error) change { return func(_ *doctor, e *exam) { e.err = err }
 // refused is what the node refused when it was proved.
 func refused(use, text string) change {
 	return func(_ *doctor, e *exam) { e.faults = append(e.faults, failedUse{use, use == "wake", reply(text)}) }
+}
+
+// late is a node that did not answer when it was proved.
+func late(_ *doctor, e *exam) {
+	e.faults = append(e.faults, failedUse{"take a lock", false, round.ErrTimeout})
 }
 
 func lacks(right ...denial) change { return func(_ *doctor, e *exam) { e.denied = right } }
@@ -269,6 +275,8 @@ var judged = []struct {
 	{"something else refused", refused("take a lock", "ERR something"), "error refuses 4: the server's log"},
 	{"a refusal that its rights tell already", all(lacks(denial{"PTTL", "+pttl", "take a lock", SeverityError, false}), refused("take a lock", "NOPERM x")), "error acl 4"},
 	{"a refusal that the rights to names do not tell", all(lacks(denial{"PTTL", "+pttl", "take a lock", SeverityError, true}), refused("take a lock", "NOPERM x")), "info acl-names 4; error refuses 4"},
+	{"a node that is slow to take a lock", all(unfounded("4"), late), "error round-trip 4: SLOWLOG; info blank 4: redlock nodes join --wait; warning exposed 4"},
+	{"a node that is slow to anything", all(late, func(_ *doctor, e *exam) { e.trips, e.lost, e.timeErr = nil, 2, node.ErrNoReply }), "error round-trip 4"},
 	{"nobody is woken", refused("wake", "NOPERM x"), "warning refuses 4: wakes nobody"},
 
 	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},

@@ -62,6 +62,11 @@ func (f failedUse) String() string {
 	return fmt.Sprintf("to %s: %v", f.use, f.err)
 }
 
+// slow reports whether the node did not refuse, but did not answer in time.
+func (f failedUse) slow() bool {
+	return errors.Is(f.err, round.ErrTimeout) || errors.Is(f.err, node.ErrUnreached)
+}
+
 var errProbeGone = errors.New("the lock that it had just granted was gone")
 
 // proveNode finds out whether the node does what a lock needs. voter tells whether the node
@@ -321,13 +326,19 @@ func meaning(err error) (about diagnosis, known bool) {
 	return aboutRefusal, false
 }
 
-// probe judges the refusals of the node when it was proved.
+// probe judges the refusals of the node when it was proved, and its silence.
 func (d *doctor) probe(i int) {
 	var refused []string
 	about, known := aboutRefusal, false
 	for _, f := range d.exams[i].faults {
 		if d.exams[i].covers(f.err) {
 			continue
+		}
+		if f.slow() { // what follows on its connection fails as well
+			if len(d.exams[i].trips) > 0 { // otherwise roundTrip tells it
+				d.find(SeverityError, i, aboutRoundTrip, "it is slow: no reply within %v when it was asked to %s", d.cfg.NodeTimeout, f.use)
+			}
+			break
 		}
 		if f.wakes {
 			d.find(SeverityWarning, i, aboutNoWake, "it refuses %s", f)
