@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -186,7 +187,10 @@ var judged = []struct {
 }{
 	{"nothing", all(), ""},
 
-	{"a server that is down", silence(errors.New("connection refused")), "error unreachable 4: Start or restart it"},
+	{"a server that is down", silence(fmt.Errorf("dial: %w", syscall.ECONNREFUSED)), "error unreachable 4: Start it, or mend the address"},
+	{"a server that does not answer", silence(fmt.Errorf("%w: x", round.ErrTimeout)), "error unreachable 4: before a restart"},
+	{"a server that is not reached", silence(fmt.Errorf("%w: x", node.ErrUnreached)), "error unreachable 4: before a restart"},
+	{"a name that is not known", silence(&net.DNSError{Err: "no such host"}), "error unreachable 4: Mend the address"},
 	{"three servers that are down", func(d *doctor, _ *exam) {
 		for i := range 3 {
 			d.exams[i].err = errors.New("connection refused")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -167,7 +168,14 @@ var (
 	aboutSilence = diagnosis{
 		FindingUnreachable,
 		"It can't vote; while a quorum of the others does, it uses up one of the failures that they may have",
-		"Start or restart it, or mend the address, the network or the firewall; a TLS port wants rediss://, any other redis://",
+		"Mend the address, the network or the firewall; a TLS port wants rediss://, any other redis://",
+	}
+	aboutDown = diagnosis{FindingUnreachable, aboutSilence.why, "Start it, or mend the address, or the firewall that refuses"}
+	aboutHung = diagnosis{
+		FindingUnreachable,
+		aboutSilence.why,
+		"See whether another machine reaches it, before a restart costs its vote for MaxTTL. If one does, mend the network or the firewall between. " +
+			"If none does, its process may be stopped (SIGSTOP; kill -CONT continues it); CLIENT PAUSE ends by itself",
 	}
 	aboutNoQuorum = diagnosis{FindingNoQuorum, "No new lock is given until a quorum votes; renewals go on only where nodes are merely full", "Mend what keeps the other nodes from it, one by one"}
 	aboutLoading  = diagnosis{
@@ -223,7 +231,14 @@ func (d *doctor) silent(i int, err error) {
 			return
 		}
 	}
-	d.find(SeverityError, i, aboutSilence, "it does not answer: %v", err)
+	about := aboutSilence
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		about = aboutDown
+	case errors.Is(err, round.ErrTimeout), errors.Is(err, node.ErrUnreached):
+		about = aboutHung
+	}
+	d.find(SeverityError, i, about, "it does not answer: %v", err)
 }
 
 // partingWords is the message of a server that closes a connection before any request,

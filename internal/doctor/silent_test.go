@@ -14,7 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quorumkit/redlock/internal/lab/tcpproxy"
 	"github.com/quorumkit/redlock/internal/testkit"
+	"github.com/quorumkit/redlock/internal/testkit/testserver"
 )
 
 // silentFaults are servers that tell nothing, and why.
@@ -22,6 +24,35 @@ func silentFaults() []planted {
 	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	elsewhere := func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 9, 9, 9)} }
 	return []planted{
+		{
+			"a server that is down", func(s *set) {
+				own := testserver.NeedOne(s.T, good)
+				testkit.Must(s.T, own.Kill())
+				s.clients[4] = clientOf(s.T, own)
+			}, "error unreachable 4: Start it",
+		},
+		{
+			"a process that is stopped", func(s *set) {
+				s.timeout = time.Second
+				own := testserver.NeedOne(s.T, good)
+				testkit.Must(s.T, own.Pause())
+				s.Cleanup(func() { _ = own.Resume() })
+				s.clients[4] = clientOf(s.T, own)
+			}, "error unreachable 4: kill -CONT",
+		},
+		{
+			"a server that pauses its clients", func(s *set) {
+				s.timeout = time.Second
+				server()(s)
+				testkit.Must(s.T, s.clients[4].Do(s.Context(), "CLIENT", "PAUSE", "60000").Err())
+			}, "error unreachable 4: CLIENT PAUSE ends by itself",
+		},
+		{
+			"a network that is cut for this client alone", func(s *set) {
+				s.timeout = time.Second
+				proxied(s, 4).Drop(tcpproxy.Both)
+			}, "error unreachable 4: whether another machine reaches it",
+		},
 		{
 			"a script that does not end",
 			func(s *set) {
