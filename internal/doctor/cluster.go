@@ -126,13 +126,19 @@ func of(n int) string {
 // sameServer looks for a process that stands twice in the list.
 func (d *doctor) sameServer() {
 	for i, e := range d.exams {
-		for j := range i {
-			if e.run != "" && e.run == d.exams[j].run {
-				d.find(SeverityError, i, aboutSameServer, "it is the same server as node %d (%s): run_id %s", j, d.names[j], e.run)
-				break
-			}
+		if j := d.entry(i); j < i {
+			d.find(SeverityError, i, aboutSameServer, "it is the same server as node %d (%s): run_id %s", j, d.names[j], e.run)
 		}
 	}
+}
+
+// entry is the first node that is the same process as i: i itself, if it stands in the list once.
+func (d *doctor) entry(i int) int {
+	run := d.exams[i].run
+	if run == "" {
+		return i
+	}
+	return slices.IndexFunc(d.exams, func(e exam) bool { return e.run == run })
 }
 
 // readRecords are the nodes' records, as the rules of membership take them.
@@ -212,7 +218,7 @@ func (d *doctor) membership() {
 			quorum.Size(len(v.Sorted())), len(v.Sorted()), strings.Join(ids, ", "))
 	}
 	for i := range v.Nodes {
-		if state, why := v.Standing(i); state == membership.Blank {
+		if state, why := v.Standing(i); state == membership.Blank && d.entry(i) == i { // a second entry has no vote to wait for
 			d.blank(v, i, why)
 		}
 		d.exposed(v, i)

@@ -154,6 +154,14 @@ func TestCheckFindsManyFaultsAtOnce(t *testing.T) {
 	}
 }
 
+// A second entry of a server is no node that waits to join.
+func TestCheckCallsASecondEntryNotBlank(t *testing.T) {
+	t.Parallel()
+	s := &set{T: t, clients: goodClients(t, 5)}
+	sameServer(s)
+	doctor.WantFound(t, check(t, s.clients), doctor.SeverityInfo, "error same-server 4; info client 4; info blank 0; info blank 1; info blank 2; info blank 3")
+}
+
 // The report names the server of each node as the server does.
 func TestCheckNamesTheServerOfEachNode(t *testing.T) {
 	server := testserver.NeedOne(t, good)

@@ -221,7 +221,7 @@ var judged = []struct {
 	{"no run_id", noFields("run_id"), "error run-id 4"},
 	{"no run_id, where nobody will miss it", all(noFields("run_id"), option(func(c *Config) { c.Unprotected = true })), "warning run-id 4"},
 	{"no run_id for a script", func(_ *doctor, e *exam) { e.hidden = reply("ERR not allowed from script") }, "error run-id 4: scripts"},
-	{"two addresses that are one server", func(d *doctor, e *exam) { e.run = d.exams[1].run }, "error same-server 4: a proxy; info blank 4"},
+	{"two addresses that are one server", func(d *doctor, e *exam) { e.run = d.exams[1].run }, "error same-server 4: a proxy"},
 	{"a replica", info("role", "slave"), "error replica 4: stands alone; info blank 4"},
 	{"it has replicas", info("connected_slaves", "1"), "warning has-replicas 4"},
 	{"it had replicas", all(info("repl_backlog_active", "1"), config("repl-backlog-ttl", "3600")), "warning repl-backlog 4: repl-backlog-ttl 0"},
