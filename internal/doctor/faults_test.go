@@ -513,6 +513,21 @@ func elseFaults() []planted {
 			}, "warning clock 4",
 		},
 		{
+			"a clock that stepped while the server ran", func(s *set) {
+				own := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true})
+				s.clients[4] = clientOf(s.T, own)
+				testkit.Must(s.T, s.clients[4].Set(s.Context(), "lease", "x", time.Minute).Err(), own.SetClock("-40"))
+			}, "warning clock 4: If it jumped while the server ran",
+		},
+		{
+			"two clocks ahead of three", func(s *set) {
+				for i, own := range testserver.Need(s.T, 2, redisserver.Config{AOF: redisserver.FsyncAlways, FakeClock: true}) {
+					testkit.Must(s.T, own.SetClock("+20"))
+					s.clients[3+i] = clientOf(s.T, own)
+				}
+			}, "warning clock: the number of servers does not tell",
+		},
+		{
 			"another program's key", func(s *set) {
 				testkit.Must(s.T, s.clients[4].Set(s.Context(), lua.NodeKey, "mine", 0).Err())
 				s.Cleanup(func() { s.clients[4].Del(context.Background(), lua.NodeKey) })

@@ -285,6 +285,8 @@ var judged = []struct {
 
 	{"a clock ahead", offClock("4", 20*time.Second), "warning clock 4: NTP"},
 	{"three clocks ahead of two, and of this machine", offClock("012", 40*time.Second), "warning clock: the number of servers does not tell"},
+	{"two clocks ahead of three, and of this machine", offClock("34", 40*time.Second), "warning clock: the number of servers does not tell"},
+	{"two clocks off by different times", all(offClock("3", 40*time.Second), offClock("4", 80*time.Second)), "warning clock 3: NTP; warning clock 4"},
 	{"a clock behind", offClock("4", -20*time.Second), "warning clock 4: NTP"},
 	{"a clock that is off by less than would step", offClock("4", 128*time.Millisecond), ""},
 	{"this client's own clock", offClock("01234", 2*time.Minute), "info clock: this machine"},
@@ -404,6 +406,20 @@ func TestEachExamIsJudgedAndNoOther(t *testing.T) {
 	}
 	if len(codes) < 12 {
 		t.Errorf("doctor.go shows %d codes", len(codes))
+	}
+}
+
+// Where two groups of clocks are apart, each is named, and so is the one with this machine.
+func TestGroupsOfClocksAreNamed(t *testing.T) {
+	for want, c := range map[string]change{
+		"the clocks of d, e are 40s ahead of those of a, b, c and of this machine: one of the two is wrong": offClock("34", 40*time.Second),
+		"the clocks of d, e and of this machine are 40s behind those of a, b, c: one of the two is wrong":   offClock("012", 40*time.Second),
+		"the clocks of d, e are 40s behind those of a, b, c: one of the two is wrong": all(offClock("34", -40*time.Second),
+			func(d *doctor, _ *exam) { d.origin = noon.Add(time.Second) }),
+	} {
+		if r := reportWith(c); len(r.Findings) != 1 || r.Findings[0].What != want {
+			t.Errorf("got %+v; want only %q", r.Findings, want)
+		}
 	}
 }
 

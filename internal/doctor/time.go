@@ -47,7 +47,7 @@ var (
 	}
 	aboutClocks = diagnosis{
 		FindingClock,
-		"When somebody sets it right, it jumps by that much: leases end early (a second holder) or late, and the node abstains for MaxTTL; expiry itself needs only its rate to be right",
+		"When somebody sets it right, it jumps by that much: leases end early (a second holder) or late, and the node abstains for MaxTTL; expiry itself needs only its rate to be right. If it jumped while the server ran, that is done already, and a client that starts later does not see it",
 		"Stop that server, set its clock, start it, and run redlock nodes join --wait; then keep it by NTP or chrony, which slew (docs/OPERATIONS.md)",
 	}
 	aboutTwoClocks = diagnosis{
@@ -133,29 +133,55 @@ func (d *doctor) clocks() {
 		middle = voices[(len(voices)-1)/2]
 	}
 	limit := max(clock.Drift(d.cfg.TTL, d.cfg.Drift), stepSize)
-	var ours, theirs []string // nodes by this machine's clock, and by the median, where those differ
-	differs := len(all) > 1 && own.at.Sub(middle.at).Abs() > limit+middle.bound
+	agree := func(a, b clockSample) bool { return a.at.Sub(b.at).Abs() <= limit+a.bound+b.bound }
+	other, apart := secondGroup(all, middle, own, agree)
+	var theirs, others []string // nodes by the median, and by the second group's clock
 	for _, r := range all {
-		bound := r.bound + middle.bound
 		switch {
-		case differs && r.at.Sub(own.at).Abs() <= limit+r.bound:
-			ours = append(ours, d.names[r.node])
-			continue
-		case differs && r.at.Sub(middle.at).Abs() <= limit+bound:
+		case agree(r, middle):
 			theirs = append(theirs, d.names[r.node])
-		}
-		if apart := r.at.Sub(middle.at); apart.Abs() > limit+bound {
+		case apart && agree(r, other):
+			others = append(others, d.names[r.node])
+		default:
+			off := r.at.Sub(middle.at)
 			d.find(SeverityWarning, r.node, aboutClocks, "its clock is %v %s the nodes' median (give or take %v)",
-				apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), bound.Round(time.Microsecond))
+				off.Abs().Round(time.Millisecond), aheadOrBehind(off), (r.bound + middle.bound).Round(time.Microsecond))
 		}
 	}
-	if apart := own.at.Sub(middle.at); ours != nil {
-		d.find(SeverityWarning, -1, aboutTwoClocks, "the clocks of %s and of this machine are %v %s those of %s: one of the two is wrong",
-			strings.Join(ours, ", "), apart.Abs().Round(time.Millisecond), aheadOrBehind(apart), strings.Join(theirs, ", "))
-	} else if len(all) > 1 && apart.Abs() > round.HintLead {
-		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median",
-			apart.Abs().Round(time.Millisecond), aheadOrBehind(apart))
+	if apart {
+		off, and := other.at.Sub(middle.at), [2]string{}
+		switch {
+		case agree(own, other):
+			and[0] = " and of this machine"
+		case agree(own, middle):
+			and[1] = " and of this machine"
+		}
+		d.find(SeverityWarning, -1, aboutTwoClocks, "the clocks of %s%s are %v %s those of %s%s: one of the two is wrong",
+			strings.Join(others, ", "), and[0], off.Abs().Round(time.Millisecond), aheadOrBehind(off), strings.Join(theirs, ", "), and[1])
 	}
+	if off := own.at.Sub(middle.at); len(all) > 1 && off.Abs() > round.HintLead && !(apart && agree(own, other)) {
+		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median", off.Abs().Round(time.Millisecond), aheadOrBehind(off))
+	}
+}
+
+// secondGroup is a clock on which, against the median, this machine and a node agree, or two
+// nodes do. A single node that is off is no group.
+func secondGroup(all []clockSample, middle, own clockSample, agree func(a, b clockSample) bool) (clockSample, bool) {
+	for i, c := range append([]clockSample{own}, all...) {
+		if len(all) < 2 || agree(c, middle) {
+			continue
+		}
+		with := 0
+		for _, r := range all {
+			if agree(r, c) && !agree(r, middle) {
+				with++
+			}
+		}
+		if i == 0 && with > 0 || with > 1 {
+			return c, true
+		}
+	}
+	return clockSample{}, false
 }
 
 func aheadOrBehind(d time.Duration) string {
