@@ -191,7 +191,7 @@ func TestNoMessageSaysThePackagesNameTwice(t *testing.T) {
 			maps.Copy(all, more)
 		}
 		for _, what := range []string{"refused", "refused from the start", "a check refused"} {
-			wantText(t, what, fmt.Sprint(all[what]), "(give the user and the password that the server expects: WithCredentials, or the URL's)")
+			wantText(t, what, fmt.Sprint(all[what]), "(give the user and the password that the server expects: WithCredentials, or the URL's; if it restarted since")
 		}
 		for what, err := range all {
 			if err == nil {

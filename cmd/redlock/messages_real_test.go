@@ -20,7 +20,7 @@ func TestRefusedCredentialsAreAConfigurationEverywhere(t *testing.T) {
 	}
 	nodes := strings.Join(without, ",")
 	for _, args := range []string{"exec -n k true", "nodes join --wait --timeout 1s", "nodes admit --yes"} {
-		run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(args)...)...).want(t, 78, "credentials refused", "(give the user and the password that the server expects: --user and --password-file, or the URL's)")
+		run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(args)...)...).want(t, 78, "credentials refused", "(give the user and the password that the server expects: --user and --password-file, or the URL's; if it restarted since")
 	}
 	r := run(t, nodes, "doctor", "--node-timeout", "1s")
 	r.want(t, r.code, "it refuses the client: credentials refused", "--user and --password-file")

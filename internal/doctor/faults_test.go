@@ -410,6 +410,13 @@ func serverFaults() []planted {
 	return []planted{
 		{"a password that is missing", password(""), "error credentials 4"},
 		{"a password that is wrong", password("wrong"), "error credentials 4"},
+		{
+			"a password that was changed, and forgotten in a restart", func(s *set) {
+				own := testserver.NeedOne(s.T, redisserver.Config{AOF: redisserver.FsyncAlways, Password: "old"})
+				testkit.Must(s.T, own.Client().ConfigSet(s.Context(), "requirepass", "new").Err(), own.Restart())
+				s.clients[4] = clientOf(s.T, own, func(o *redis.Options) { o.Password = "new" })
+			}, "error credentials 4: set the new password there again",
+		},
 		{"two addresses that are one server", sameServer, "error same-server 4"},
 		{"a replica of another node", followed, "error replica 4; error refuses 4; warning has-replicas 3; warning repl-backlog 3"},
 		{

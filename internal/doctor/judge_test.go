@@ -203,7 +203,7 @@ var judged = []struct {
 	{"protected mode", silence(reply("DENIED Redis is running in protected mode")), "error unreachable 4: protected-mode no"},
 	{"protected mode, behind TLS", silence(fmt.Errorf("x: %w", node.ErrProtected)), "error unreachable 4: protected-mode no"},
 	{"a password that is missing", silence(reply("NOAUTH Authentication required.")), "error credentials 4: the user and the password"},
-	{"a password that is wrong", silence(reply("WRONGPASS invalid")), "error credentials 4: the user and the password"},
+	{"a password that is wrong", silence(reply("WRONGPASS invalid")), "error credentials 4: then CONFIG REWRITE or ACL SAVE"},
 	{"a script that does not end", silence(reply("BUSY Redis is busy running a script")), "error busy 4: SCRIPT KILL"},
 	{"all connections taken", silence(reply("ERR max number of clients reached")), "error max-clients 4: Raise maxclients"},
 	{"a certificate that has expired", silence(x509.CertificateInvalidError{Reason: x509.Expired}), "error tls 4: Renew the server's certificate"},

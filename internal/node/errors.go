@@ -221,7 +221,8 @@ func Remedy(err error) string {
 	)
 	switch {
 	case RefusesLogin(err):
-		return "give the user and the password that the server expects: WithCredentials, or the URL's"
+		return "give the user and the password that the server expects: WithCredentials, or the URL's; " +
+			"if it restarted since they were changed, set the new password there again, then CONFIG REWRITE or ACL SAVE"
 	// A wrong clock here looks the same.
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "renew the server's certificate, have the server read it, and look at the clock of this machine"
