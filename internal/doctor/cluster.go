@@ -49,9 +49,9 @@ var (
 	}
 	aboutBlank = diagnosis{
 		FindingBlank,
-		"It does not vote until it has waited MaxTTL and was rebuilt from the others",
-		"Nothing: any client does it in the background; Cluster.Join (redlock nodes join --wait) waits for it, " +
-			"Cluster.Admit (redlock nodes admit) skips the wait, when no lock made before is held",
+		"A new cluster gives no lock until a client that runs for so long has waited MaxTTL: cron jobs never do",
+		"Call Cluster.Join (redlock nodes join --wait), unless such a client runs, or skip the wait, " +
+			"if no lock made before is held: Cluster.Admit (redlock nodes admit)",
 	}
 	aboutForgot = diagnosis{
 		FindingBlank,
@@ -243,7 +243,9 @@ func (d *doctor) exposed(v membership.View, i int) {
 func (d *doctor) list(v membership.View) {
 	in := v.Newest()
 	if most := cmp.Or(in.MaxTTL, d.cfg.MaxTTL); most > ttlsPerMaxTTL*d.cfg.TTL {
-		d.find(SeverityInfo, -1, aboutLongMaxTTL, "MaxTTL is %v, and the TTL %v", most, d.cfg.TTL)
+		about := aboutLongMaxTTL
+		about.remedy = fmt.Sprintf(about.remedy, ttlsInMaxTTL*d.cfg.TTL)
+		d.find(SeverityInfo, -1, about, "MaxTTL is %v, and the TTL %v", most, d.cfg.TTL)
 	} else if most < d.cfg.TTL {
 		d.find(SeverityError, -1, aboutOtherMaxTTL, "the cluster's MaxTTL is %v, and this client's TTL %v", most, d.cfg.TTL)
 	}

@@ -306,7 +306,7 @@ var judged = []struct {
 		"warning ttl-roundtrip 4: Raise WithTTL",
 	},
 	{"a node timeout beside the TTL", option(func(c *Config) { c.NodeTimeout = 4 * time.Second }), "warning node-timeout: Lower WithNodeTimeout"},
-	{"a MaxTTL far above the TTL", records("01234", "maxttl", "300001"), "warning max-ttl: WithMaxTTL; info max-ttl: redlock nodes change --max-ttl"},
+	{"a MaxTTL far above the TTL", records("01234", "maxttl", "300001"), "warning max-ttl: WithMaxTTL; info max-ttl: redlock nodes change --max-ttl 30s"},
 	{"one that is not too far", records("01234", "maxttl", "300000"), "warning max-ttl: WithMaxTTL"},
 	{"one far above it that only this client has", option(func(c *Config) { c.MaxTTL = time.Hour }), ""},
 	{"one below it", records("01234", "maxttl", "9999"), "error max-ttl: Take less (WithTTL), or raise it: Cluster.Change (redlock nodes change --max-ttl)"},
@@ -344,7 +344,7 @@ var judged = []struct {
 	},
 	{"an empty node that may have been, or is new", all(records("0123", "gen", "2", "names", "a\nb\nc\nd", "before", "a\nb\nc\nd", "before_maxttl", "30000"), unfounded("4")), "info exposed 4: Add it if it is new, else stop it; warning even-nodes"},
 	{"a majority that forgot", unfounded("234"), "error no-quorum: renewals go on only where nodes are merely full; warning blank 2: redlock nodes join --wait; warning blank 3; warning blank 4"},
-	{"a new cluster", unfounded("01234"), "info blank 0: Nothing; info blank 1; info blank 2; info blank 3; info blank 4"},
+	{"a new cluster", unfounded("01234"), "info blank 0: cron jobs never do; info blank 1; info blank 2; info blank 3; info blank 4"},
 	{
 		"no strict recovery, for which this client asks", all(records("0123", "strict", "1"), option(func(c *Config) { c.StrictRecovery = true })),
 		"error strict 4: redlock nodes change --strict on",

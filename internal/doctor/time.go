@@ -22,6 +22,8 @@ const (
 	timeoutsPerTTL = 3
 	// How many TTLs MaxTTL may be before it is worth a word.
 	ttlsPerMaxTTL = 30
+	// The advised one, as the defaults have it.
+	ttlsInMaxTTL = 3
 )
 
 var (
@@ -43,7 +45,7 @@ var (
 	aboutLongMaxTTL = diagnosis{
 		FindingMaxTTL,
 		"A node that forgot, and a new cluster, wait MaxTTL before they vote, though the usual lease is far shorter",
-		"If no acquisition asks for more, lower it: Cluster.Change (redlock nodes change --max-ttl)",
+		"If no acquisition asks for more, lower it: Cluster.Change (redlock nodes change --max-ttl %v)",
 	}
 	aboutClocks = diagnosis{
 		FindingClock,
