@@ -25,6 +25,7 @@ const queueBound = 8 * AcquiresPerFlush
 type pending struct {
 	node    int  // its index
 	outside bool // no list had it: what may be there is released, and no entry is looked for
+	flushed bool // a batch was taken for it: before that it has no entry of ours either
 
 	releases []Release
 	groups   []*group
@@ -74,7 +75,7 @@ func (q *pending) hasReleases() bool { return len(q.releases)+len(q.refused)+len
 // known not to be there, and no entry of the process hangs on it. Then nothing needs to be
 // sent, which makes the rollback of an attempt that failed early cost nothing.
 func (q *pending) clear(r *Release) bool {
-	return r.Claim.Marks[q.node] == quorum.Absent && r.Next == nil && (q.outside || r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush())
+	return r.Claim.Marks[q.node] == quorum.Absent && r.Next == nil && (q.outside || !q.flushed || r.Entry != round.LeaveQueue && !r.Claim.AcceptsPush())
 }
 
 // take moves what may be sent now from the queue into the batch. From here on a
@@ -85,6 +86,7 @@ func (q *pending) clear(r *Release) bool {
 // quorum is lost with the first node of it that fails. An ask whose round is over is
 // not sent: the node is told of the place by a look, whether it votes or not.
 func (q *pending) take(b *batch, now clock.Instant) {
+	q.flushed = true
 	q.retake(now)
 	q.takeReleases(b, now)
 	q.takePasses(b)
@@ -351,7 +353,7 @@ func (q *pending) empty(now clock.Instant) pending {
 	all := *q
 	past := func(r Release) bool { return r.Until <= now }
 	*q = pending{
-		node: q.node, releases: slices.DeleteFunc(all.releases, past),
+		node: q.node, flushed: q.flushed, releases: slices.DeleteFunc(all.releases, past),
 		refused: slices.DeleteFunc(all.refused, past), retryAt: all.retryAt, held: all.held,
 	}
 	return all
