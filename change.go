@@ -34,6 +34,10 @@ type ChangeOptions struct {
 	// a step waits until each that holds a lock has left its name, MaxTTL/3 and 2 s from when
 	// the list came into force. Where there is one, nothing is changed, unless a quorum has begun.
 	EndStragglers bool
+
+	// Wait is for how long a step waits for such clients at work, until they have ended, or held
+	// no lock for a good minute; 0: it does not wait for them.
+	Wait time.Duration
 }
 
 // ChangeProgress is how far a change is.
@@ -48,8 +52,8 @@ type ChangeProgress struct {
 	Left        time.Duration // of its wait; 0 if none is known
 	Err         error         // what the last attempt failed with; nil if nothing did
 
-	// Stragglers are of one call, before the step begins: their locks end with it, if they
-	// have any.
+	// Stragglers are those waited for, while Left is not 0 (ChangeOptions.Wait). Else they are
+	// of one call, before the step begins: their locks end with it, if they have any.
 	Stragglers []Straggler
 }
 
@@ -199,23 +203,26 @@ func (l *core) spare(ctx context.Context, ch membership.Change, o ChangeOptions,
 			return nil
 		}
 		seen := l.stragglers(ctx, v, ch.Gen)
-		left, named := v.Unsigned(ch, l.clock.Now().Sub(began)), v.AtWork(seen)
+		waited := l.clock.Now().Sub(began)
+		left, named := v.Unsigned(ch, waited), v.AtWork(seen)
+		p.Stage, p.Left, p.Stragglers = "not yet known which clients have the list before", left, nil
 		switch {
 		case o.EndStragglers, left <= 0 && named == nil:
 			if seen != nil {
-				p.Stage, p.Stragglers = membership.Settling.String(), stragglersOf(seen)
+				p.Stage, p.Left, p.Stragglers = membership.Settling.String(), 0, stragglersOf(seen)
 				o.Progress(p)
 			}
 			return nil
+		case named != nil && left <= 0 && !o.DryRun && waited < o.Wait:
+			p.Stage, p.Left, p.Stragglers = "waiting for clients that have the list before", o.Wait-waited, stragglersOf(named)
 		case named != nil && (left <= 0 || o.DryRun):
 			return fmt.Errorf("%w: %s (redlock status KEY shows whether one of them holds it): give them the cluster's list, and run this again %v after the last of them has ended; EndStragglers (--yes) ends their locks",
 				ErrStragglers, membership.Named(named), v.UntilIdle().Round(time.Second))
 		case o.DryRun:
 			return fmt.Errorf("%w: it is not yet known which clients have it, for %v more", ErrStragglers, left.Round(time.Second))
 		}
-		p.Stage, p.Left = "not yet known which clients have the list before", left
 		o.Progress(p)
-		if err := l.acquirer.Wait(ctx, min(left, membership.JoinPoll)); err != nil {
+		if err := l.acquirer.Wait(ctx, min(p.Left, membership.JoinPoll)); err != nil {
 			return err
 		}
 		l.tracker.LookAtAll(ctx, false)

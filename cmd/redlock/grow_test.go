@@ -110,9 +110,54 @@ func TestTheNextChangeNamesAHolderBeforeItLosesItsLock(t *testing.T) {
 	add(two, 2, "--dry-run").want(t, 75, "may have the list before")
 	run(t, two, append([]string{"nodes"}, usual...)...).want(t, 0, "generation 1", "the-holder")
 	must(t, lock.Err())
+	add(two, 2, "--wait", "5s", "--yes").want(t, 64, "--wait 5s")
+	add(two, 2, "--wait", "1s").want(t, 75, "the-holder (within the last minute)", "--yes")
+	must(t, lock.Err())
 	add(two, 2, "--yes").want(t, 0, "generation 2", "the-holder")
 	if err := lock.Err(); !errors.Is(err, redlock.ErrLost) {
 		t.Errorf("its lock, after --yes: got %v; want ErrLost", err)
+	}
+}
+
+// With --wait the next change goes on once the holder has ended, and tells each stage once: it
+// failed at once, and told a line a second.
+func TestTheNextChangeWaitsForAHolder(t *testing.T) {
+	t.Parallel()
+	servers, _ := blanks(t, 3, redisserver.Config{})
+	one := servers[0].URL()
+	two := one + "," + servers[1].URL()
+	usual := []string{"--node-timeout", "1s", "--max-ttl", "4s"}
+	run(t, one, append([]string{"nodes", "admit", "--yes"}, usual...)...).want(t, 0)
+	holder := open(t, one, redlock.WithHolder("the-holder"), redlock.WithTTL(4*time.Second), redlock.WithMaxTTL(4*time.Second))
+	lock, err := holder.Acquire(t.Context(), "held")
+	must(t, err)
+	run(t, one, append([]string{"nodes", "change", "--add", servers[1].Addr()}, usual...)...).want(t, 0, "generation 1")
+	p := start(t, prepare(t, two, append([]string{"nodes", "change", "--add", servers[2].Addr(), "--wait", "5m"}, usual...)...))
+	waits := "waiting for clients that have the list before: the-holder (within the last minute): "
+	began := time.Now()
+	eventually(t, "some seconds of its wait", func() bool { // it told a line each
+		if !strings.Contains(p.stderr(), waits) {
+			began = time.Now()
+		}
+		return time.Since(began) > 3*time.Second
+	})
+	must(t, lock.Err())
+	must(t, lock.Release(t.Context()))
+	must(t, holder.Close())
+	for _, s := range servers[:2] { // as if its last sign were older than a minute
+		must(t, s.Client().Del(t.Context(), lua.StragglersKey).Err())
+	}
+	r := p.wait(t)
+	r.want(t, 0, waits, "--yes ends their locks at once", "generation 2")
+	told := map[string]int{}
+	for line := range strings.Lines(r.errs) {
+		stage, _, _ := strings.Cut(strings.TrimSpace(line), " left")
+		told[regexp.MustCompile(`[0-9.]+m?s`).ReplaceAllString(stage, "")]++
+	}
+	for line, times := range told {
+		if times > 1 {
+			t.Errorf("got %q %d times; want it told once", line, times)
+		}
 	}
 }
 

@@ -72,11 +72,16 @@ func stragglers(seen []redlock.Straggler) string {
 	if seen == nil {
 		return ""
 	}
-	var named []membership.Straggler
+	return "clients seen with the list before (some may have ended; redlock status KEY shows what one of them holds), whose locks end when the next change begins: " + named(seen)
+}
+
+// named are stragglers in words.
+func named(seen []redlock.Straggler) string {
+	var out []membership.Straggler
 	for _, one := range seen {
-		named = append(named, membership.Straggler(one))
+		out = append(out, membership.Straggler(one))
 	}
-	return "clients seen with the list before (some may have ended; redlock status KEY shows what one of them holds), whose locks end when the next change begins: " + membership.Named(named)
+	return membership.Named(out)
 }
 
 // changeCommand changes the cluster's configuration. It needs --yes only to end locks of clients
@@ -93,7 +98,7 @@ dead or alive, sets the longest lease that anyone may take, turns strict recover
 --nodes is the list as it is; it may name the nodes to add already. A list changes by one node
 at a time, additions first, and a close after removals; each step takes the longest lease. Clients that have the new
 nodes already go by the new list. Others go on until the next step: while some are at work it
-names them and does nothing; --close refuses those for good.
+names them and does nothing, or waits (--wait); --close refuses those for good.
 A lock with a longer lease than the new --max-ttl is lost when it would be renewed.
 Run it again after any interruption, from anywhere: it finishes what was begun.
 Do not empty and start a server that was removed while a client has a list with it.`,
@@ -117,6 +122,7 @@ Do not empty and start a server that was removed while a client has a list with 
 			closes := fs.Bool("close", false, "refuse clients that have the list before, from then on")
 			dry := fs.Bool("dry-run", false, "say what would be done, and change nothing")
 			yes := fs.Bool("yes", false, "go on at once: clients that have the list before lose their locks")
+			wait := cli.NewDuration(fs, "wait", 0, "at each step wait so long for clients at work that have the list before, a `DURATION`")
 			timeout := cli.NewDuration(fs, "timeout", 0, "go on no longer than this `DURATION`")
 			return func(ctx context.Context, args []string) error {
 				if err := cli.Exactly(0, args, "flags only: --add ADDR, --remove ADDR"); err != nil {
@@ -130,11 +136,14 @@ Do not empty and start a server that was removed while a client has a list with 
 				if w.Add == nil && w.Remove == nil && w.MaxTTL == 0 && w.Strict == nil && !*closes {
 					return cli.Usagef("nodes change: give what is to change: --add, --remove, --max-ttl, --strict or --close")
 				}
+				if *wait < 0 || *wait > 0 && *yes {
+					return cli.Usagef("nodes change: --wait %v: give a positive duration, and no --yes", *wait)
+				}
 				a.connection.added = w.Add
 				return a.withSession(ctx, func(ctx context.Context, s *session) error {
 					ctx, stop := cli.UntilSignalOr(ctx, *timeout)
 					defer stop()
-					o := redlock.ChangeOptions{DryRun: *dry, EndStragglers: *yes, Progress: func(p redlock.ChangeProgress) { a.complain(progressWords(p)) }}
+					o := redlock.ChangeOptions{DryRun: *dry, EndStragglers: *yes, Wait: *wait, Progress: a.tellProgress()}
 					return a.change(ctx, s, w, *closes, o)
 				})
 			}
@@ -191,6 +200,25 @@ func pinWords(status redlock.ClusterStatus) string {
 	return "give clients " + clusterVariable + "=" + status.ID + ": then none founds another on nodes that restarted empty"
 }
 
+// tellProgress prints a line where more than the time left has changed.
+func (a *app) tellProgress() func(redlock.ChangeProgress) {
+	told := ""
+	return func(p redlock.ChangeProgress) {
+		words := progressWords(p)
+		switch {
+		case p.Stage == "": // a dry run tells how long
+		case p.Stragglers != nil:
+			p.Left = min(p.Left, 1)
+		default:
+			p.Left = 0
+		}
+		if same := progressWords(p); same != told {
+			a.complain(words)
+			told = same
+		}
+	}
+}
+
 // progressWords is one line of progress: for whom a change waits, and what stands against it,
 // so that a log of the terminal tells where an operator who died had got.
 func progressWords(p redlock.ChangeProgress) string {
@@ -199,6 +227,8 @@ func progressWords(p redlock.ChangeProgress) string {
 		text += fmt.Sprintf("%d of %d, %s: ", p.Step, p.Steps, p.Words)
 	}
 	switch {
+	case p.Stragglers != nil && p.Left > 0:
+		return text + fmt.Sprintf("%s: %s: %s more; --yes ends their locks at once", p.Stage, named(p.Stragglers), cli.Short(p.Left))
 	case p.Stragglers != nil:
 		return text + stragglers(p.Stragglers)
 	case p.Stage == "": // a dry run

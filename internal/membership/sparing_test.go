@@ -46,11 +46,21 @@ func TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore(t *testing.T) {
 		if unknown < 5 {
 			t.Errorf("got %d lines of what is not known; want one a second", unknown)
 		}
+		waited := 0
+		wait := redlock.ChangeOptions{Wait: time.Minute, Progress: func(p redlock.ChangeProgress) {
+			if p.Left > 0 && p.Stragglers != nil && p.Stragglers[0].Name == "old" {
+				waited++
+			}
+		}}
+		began := time.Now()
+		refused("once it has waited", add("node-4", wait, 0, 1, 2, 3, 4), "old (within the last minute)", "--yes")
+		if took := time.Since(began); (took-wait.Wait).Abs() > 5*time.Second || waited < 50 {
+			t.Errorf("got it refused after %v, and named %d times; want %v, and once a second", took, waited, wait.Wait)
+		}
 		refused("a dry run then", add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4), "old (within the last minute)")
-		testkit.Must(t, old.Close())
-		time.Sleep(2 * time.Minute) // its name stays for an hour
-		testkit.Must(t, add("node-4", redlock.ChangeOptions{DryRun: true}, 0, 1, 2, 3, 4))
-		testkit.Must(t, add("node-4", redlock.ChangeOptions{}, 0, 1, 2, 3, 4))
+		time.AfterFunc(time.Minute, func() { _ = old.Close() }) // its name stays for an hour
+		wait.Wait = 5 * time.Minute
+		testkit.Must(t, add("node-4", wait, 0, 1, 2, 3, 4))
 		wantHeldNot := heldBy(t, y.locker(t, 0, 1, 2, 3), 1)
 		testkit.Must(t, y.locker(t, 0, 1, 2, 3, 4).Cluster().Change(t.Context(), redlock.Wanted{}, redlock.ChangeOptions{EndStragglers: true}))
 		time.Sleep(redlock.DefaultTTL)
