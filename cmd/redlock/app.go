@@ -31,6 +31,13 @@ func (a *app) complain(message string) {
 	w.close()
 }
 
+// tell tells an event, as complain does.
+func (a *app) tell(e event) {
+	w := newEventWriter(a.Console)
+	w.tell(e)
+	w.close()
+}
+
 // The exit statuses beside those of every command (internal/cli). A script decides by them
 // whether to try again: after 69 and 75 it may, after 78 somebody must change something.
 const (
@@ -107,9 +114,7 @@ func (a *app) tellEnd(code int, message string) {
 	case a.JSON && a.ending != nil:
 		e := a.ending.event
 		e.Status, e.Message = &code, unnamed(message)
-		w := newEventWriter(a.Console)
-		w.tell(e)
-		w.close()
+		a.tell(e)
 	case message != "":
 		a.complain(message)
 	}

@@ -75,7 +75,7 @@ const leastHold = "At least half of the TTL,\nor more than --kill-after, if that
 // execAbout is the help page of exec.
 const execAbout = `Takes KEY, runs CMD, and releases KEY when CMD has ended. The lock is renewed meanwhile.
 Flags stand before KEY. There is no shell: for one, run sh -c '...'. While others hold KEY,
-exec waits, and says so at a terminal only; redlock status KEY shows who holds it.
+exec waits, and after two seconds says for whom; redlock status KEY shows more.
 
 CMD and everything it started are dead before the lock's validity ends: when --kill-after
 is left of it, because no quorum confirms it any more, they get --signal; shortly before

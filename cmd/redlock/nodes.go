@@ -301,14 +301,14 @@ func (a *app) join(ctx context.Context, s *session, wait bool, timeout time.Dura
 	}
 	ctx, stop := cli.UntilSignalOr(ctx, timeout)
 	defer stop()
-	end := a.telling(ctx, func(ctx context.Context) (cause, words string) {
+	end := telling(ctx, func(ctx context.Context) (cause, words string) {
 		status, _ := c.Status(ctx) // of an error it is empty
 		cause, nodes, remedy := a.waitedFor(status)
 		if nodes == "" { // held locks are put on those that vote again
 			return "", ""
 		}
 		return cause, "nodes join waits: " + nodes + remedy
-	})
+	}, a.complain)
 	err = c.Join(ctx)
 	end()
 	if err != nil {

@@ -383,10 +383,10 @@ func (a *app) revoke(ctx context.Context, s *session, key string, patience time.
 	// A signal's own status (128+n) is in the context's cause: see below.
 	ctx, stop := cli.UntilSignalOr(ctx, patience)
 	defer stop()
-	end := a.telling(ctx, func(ctx context.Context) (who, words string) {
+	end := telling(ctx, func(ctx context.Context) (who, words string) {
 		who, _ = s.holders(ctx, key)
 		return who, "revoke " + key + ": waits until it is given up by " + who
-	})
+	}, a.complain)
 	err := s.locker.Revoke(ctx, key)
 	end()
 	outcome := "gone"

@@ -106,8 +106,7 @@ func TestATerminalHasColoursUnlessNoColorIsSet(t *testing.T) {
 	}
 }
 
-// A person who waits for another holder is told so, where a job of cron is not
-// (TestWhoWaitsForAHolderIsToldNothing).
+// A person who waits for another holder is told so, as a job is (TestWhoWaitsForAHolderIsToldOnceForWhom).
 func TestWhoWaitsForAHolderAtATerminalIsToldSo(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -117,7 +116,7 @@ func TestWhoWaitsForAHolderAtATerminalIsToldSo(t *testing.T) {
 	cmd.Args = append([]string{"sh", "-c", `exec "$0" "$@" 2>&1`}, cmd.Args...)
 	cmd.Path = "/bin/sh"
 	k := sit(t, cmd)
-	k.sees(t, "waiting for k: others hold it; redlock status KEY shows who")
+	k.sees(t, "waiting for k: held by ")
 	must(t, lock.Release(t.Context()))
 	k.sees(t, "got it")
 	k.wait(t).want(t, 0)

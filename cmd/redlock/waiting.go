@@ -22,11 +22,12 @@ const (
 	// quorumGlance is how often it looks whether it waits for a quorum at all. That look
 	// asks no node: the session's observer has noted it.
 	quorumGlance = quorumPatience / 8
+	// mostNamed is how long the names of holders may be in a line: a key may have a thousand.
+	mostNamed = 256
 )
 
 // withLocks runs a command that takes locks. While it waits for a quorum, it says why there
-// is none: a job of cron would hang for ever, and mail nothing. While others hold the lock it
-// is silent, as flock is, but to a person (tellHeld).
+// is none: a job of cron would hang for ever, and mail nothing.
 func (a *app) withLocks(ctx context.Context, f *lockFlags, do func(context.Context, *session) error, opts ...redlock.Option) error {
 	return a.withSession(ctx, func(ctx context.Context, s *session) error {
 		f.app, f.session = a, s
@@ -77,9 +78,9 @@ func (a *app) tellWaits(ctx context.Context, s *session, wanted, bound string) {
 	}
 }
 
-// telling says what a command waits for, once it has waited for quorumPatience, and again when
-// look finds another cause; an empty one is nothing to tell. The caller ends it.
-func (a *app) telling(ctx context.Context, look func(context.Context) (cause, words string)) (end func()) {
+// telling says by tell what a command waits for, once it has waited for quorumPatience, and again
+// when look finds another cause; an empty one is nothing to tell. The caller ends it.
+func telling(ctx context.Context, look func(context.Context) (cause, words string), tell func(words string)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -92,7 +93,7 @@ func (a *app) telling(ctx context.Context, look func(context.Context) (cause, wo
 			case <-t.C:
 			}
 			if cause, words := look(ctx); cause != "" && cause != told && ctx.Err() == nil {
-				a.complain(words)
+				tell(words)
 				told = cause
 			}
 		}
@@ -100,16 +101,16 @@ func (a *app) telling(ctx context.Context, look func(context.Context) (cause, wo
 	return func() { cancel(); watch.Wait() }
 }
 
-// tellHeld says once at a terminal, where somebody looks, that others hold what is waited for.
-// It does not say who: that may change, and status shows it. That a quorum votes is asked first:
-// where nodes are silent, an attempt may not yet have failed, with a long node timeout, and
-// nobody knows of a holder.
+// tellHeld says once that others hold what is waited for, and who does, since a job that hangs
+// without a word is not understood. Who bounds the wait and takes a busy lock for a success is
+// told nothing. That a quorum votes is asked first: where nodes are silent, an attempt may not yet
+// have failed, with a long node timeout, and nobody knows of a holder.
 func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
-	if f.now || !cli.IsTerminal(f.app.Err) {
+	if f.now || f.wait > 0 && f.busyCode == cli.ExitOK {
 		return func() {}
 	}
 	told := false
-	return f.app.telling(ctx, func(ctx context.Context) (cause, words string) {
+	return telling(ctx, func(ctx context.Context) (cause, words string) {
 		if told || f.session.lacking() > 0 { // tellWaits says why
 			return "", ""
 		}
@@ -117,8 +118,18 @@ func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
 			return "", ""
 		}
 		told = true
-		return "held", "waiting for " + labelOf(f.keys) + ": others hold it; redlock status KEY shows who"
-	})
+		return "held", "waiting for " + labelOf(f.keys) + ": " + f.heldBy(ctx) + "; redlock status KEY shows more"
+	}, func(words string) { f.app.tell(event{Event: "waiting", Key: f.keys[0], Message: words}) })
+}
+
+// heldBy names the holders, if they are few. A user without the rights of status is not told.
+func (f *lockFlags) heldBy(ctx context.Context) string {
+	if len(f.keys) == 1 {
+		if who, _ := f.session.holders(ctx, f.keys[0]); who != "" && len(who) < mostNamed {
+			return "held by " + who
+		}
+	}
+	return "others hold it"
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 )
 
@@ -51,15 +52,63 @@ func TestWhoWaitsForMastersIsToldWhy(t *testing.T) {
 	}
 }
 
-// A lock that others hold is waited for in silence, as flock does.
-func TestWhoWaitsForAHolderIsToldNothing(t *testing.T) {
+// Who waits for a holder is told once for whom, without a terminal too: a deploy hung in silence.
+// With -n nobody waits, and who takes a busy lock for a success gets no mail of it.
+func TestWhoWaitsForAHolderIsToldOnceForWhom(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
-	_, err := open(t, nodes).Acquire(t.Context(), "k")
+	_, err := open(t, nodes, redlock.WithHolder("deploy@host1")).Acquire(t.Context(), "k")
 	must(t, err)
-	p := start(t, prepare(t, nodes, "exec", "--node-timeout", "1s", "--wait", "4s", "k", "true"))
-	p.wait(t).want(t, 75, "not acquired", "whose lease has", "redlock status KEY shows who holds it")
-	if lines := strings.Count(p.stderr(), "\n"); strings.Contains(p.stderr(), "waiting") || lines > 2 {
-		t.Errorf("got %q; want the end alone", p.stderr())
+	words := start(t, prepare(t, nodes, "exec", "--node-timeout", "1s", "--wait", "9s", "k", "true"))
+	events := start(t, prepare(t, nodes, "exec", "--json", "--node-timeout", "1s", "--wait", "9s", "k", "true"))
+	mailed := start(t, prepare(t, nodes, "exec", "--skip-if-busy", "--node-timeout", "1s", "--wait", "9s", "k", "true"))
+	r := words.wait(t)
+	r.want(t, 75, "waiting for k: held by deploy@host1/", "; redlock status KEY shows more")
+	if n := strings.Count(r.errs, "waiting for"); n != 1 {
+		t.Errorf("got %q; want it told once", r.errs)
+	}
+	r = events.wait(t)
+	if n := strings.Count(r.errs, "\n"); n != 2 || !strings.HasPrefix(r.errs, `{"event":"waiting","key":"k","validity_ms":0,"message":"waiting for k: held by deploy@host1/`) {
+		t.Errorf("got %q; want one event, and the end", r.errs)
+	}
+	pagesShapes(t).WantLines(t, "Events of exec, lead and hold", r.errs)
+	if r = mailed.wait(t); r.code != 0 || r.errs != "" {
+		t.Errorf("with --skip-if-busy: got %+v; want 0, and silence", r)
+	}
+}
+
+// With one master down throughout, a job that waited its turn prints nothing of it: it was mailed
+// that a lock was not released on a node which was never sent any.
+func TestWhoWaitedBesideADeadMasterIsToldNothing(t *testing.T) {
+	t.Parallel()
+	for what, harm := range map[string]func(*redisserver.Server) error{"it is dead": (*redisserver.Server).Kill, "it hangs": (*redisserver.Server).Pause} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := masters(t, 3)
+			lock, err := open(t, nodes).Acquire(t.Context(), "k")
+			must(t, err)
+			must(t, harm(servers[2]))
+			waiting := []*process{
+				start(t, prepare(t, nodes, "exec", "--node-timeout", "500ms", "k", "true")),
+				start(t, prepare(t, nodes, "exec", "--node-timeout", "500ms", "k", "true")),
+			}
+			eventually(t, "both wait", func() bool {
+				s := status(t, nodes, "k")
+				return s.Waiting == 2
+			})
+			must(t, lock.Release(t.Context()))
+			for _, p := range waiting {
+				r := p.wait(t)
+				r.want(t, 0)
+				for line := range strings.Lines(r.errs) {
+					if !strings.Contains(line, "waiting for k: ") { // where the machine is slow
+						t.Errorf("got %q; want nothing told", line)
+					}
+				}
+			}
+			if servers[2].Running() {
+				must(t, servers[2].Resume())
+			}
+		})
 	}
 }
