@@ -300,16 +300,17 @@ func (s ClusterStatus) outside() (error, bool) { //nolint:revive // the error is
 			silent++
 			continue
 		}
-		words := &fine
+		words, state := &fine, n.State.String()
 		switch {
 		case n.misconfigured:
 			words = &faulty
 		case n.State == NodeMember:
 			voteless++
+			state = "without a vote"
 		default:
 			joining++
 		}
-		words.Add(n.Name, fmt.Sprintf("%s: %s", n.State, n.Cause))
+		words.Add(n.Name, state+": "+n.Cause)
 	}
 	err := errors.Join(namedOf(faulty, ErrMisconfigured), namedOf(fine, nil))
 	wanted := joining+voteless > 0 || s.Votes() < s.Quorum

@@ -334,8 +334,8 @@ func ExampleQuorumError_Error() {
 		nodes.Node(i).Stop()
 	}
 	_, err := locker.TryAcquire(context.Background(), "orders/42")
-	fmt.Println(strings.SplitAfter(err.Error(), ";")[0])
-	// Output: redlock: acquire orders/42: no quorum: 0/5 granted, quorum 3;
+	fmt.Println(strings.SplitAfter(err.Error(), "failed:")[0])
+	// Output: redlock: acquire orders/42: no quorum: 3 of 5 nodes failed:
 }
 
 // It unwraps to its sentinel and to every node's cause.

@@ -30,7 +30,7 @@ func TestOneCauseOfAllNodesIsSaidOnce(t *testing.T) {
 		l := lockerOver(t, redlocktest.Start(t, 3, redlocktest.WithoutFounding()))
 		_, err := l.TryAcquire(t.Context(), "orders/42")
 		wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
-		if text := fmt.Sprint(err); strings.Count(text, "it is new") != 1 || strings.Count(text, ", node ") != 2 {
+		if text := fmt.Sprint(err); strings.Count(text, "it is new") != 1 || strings.Count(text, ", node-") != 2 {
 			t.Errorf("got %q; want the cause of all once", text)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -81,6 +81,68 @@ func TestAPendingNodeIsNamedWithItsLastWord(t *testing.T) {
 				t.Errorf("node %d is %v: got no cause", i, n.Outcome)
 			}
 		}
+	})
+}
+
+// What happened comes first, then to which nodes, then why; who was not waited for comes last.
+func TestAFailureSaysFirstHowManyNodesDidWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		lock := mustAcquire(t, l, "orders/1")
+		nodes.Node(1).Miniredis().Del("orders/1")
+		nodes.Node(2).Miniredis().Del("orders/1")
+		err := lock.Extend(t.Context(), redlock.DefaultTTL)
+		wantError(t, "Extend", err, redlock.ErrLost)
+		wantText(t, "Extend", fmt.Sprint(err), "extend orders/1: lost: 2 of 3 nodes no longer have it: node-1, node-2")
+		if text := fmt.Sprint(err); strings.Contains(text, "node-0") || strings.Contains(text, "no longer there") {
+			t.Errorf("Extend: got %q; want those who have it no more, once", text)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 3)
+		warm(t, l)
+		nodes.Node(0).Hang()
+		nodes.Node(1).Stop()
+		nodes.Node(2).Stop()
+		var text string
+		eventually(t, time.Minute, func() bool { // its earlier commands have to end first
+			_, err := l.TryAcquire(t.Context(), "orders/2")
+			wantError(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			text = fmt.Sprint(err)
+			return strings.HasSuffix(text, "; node-0 was not waited for")
+		})
+		wantText(t, "TryAcquire", text, "acquire orders/2: no quorum: 2 of 3 nodes failed: node-1")
+		if strings.Contains(text, "pending") {
+			t.Errorf("TryAcquire: got %q; want no word of the rules", text)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l, nodes := newLocker(t, 4)
+		mustAcquire(t, lockerOver(t, nodes), "orders/3")
+		_, err := l.TryAcquire(t.Context(), "orders/3")
+		wantError(t, "TryAcquire", err, redlock.ErrNotAcquired)
+		wantText(t, "TryAcquire", fmt.Sprint(err), "acquire orders/3: not acquired: ", " of 4 nodes refused: node-", ": held by another, whose lease has ", "; it takes 3")
+	})
+}
+
+// A member is well, though too few others are.
+func TestAMemberThatWaitsForOthersIsCalledWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := newLocker(t, 5)
+		for _, n := range nodes.Nodes()[1:] {
+			n.Stop()
+		}
+		l := lockerOver(t, nodes)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.Cluster().Join(ctx)
+		wantError(t, "Join", err, redlock.ErrNoQuorum)
+		wantText(t, "Join", fmt.Sprint(err), "node-0 is without a vote: well; waits for 2 of the others")
+		nodes.Node(1).Start()
+		eventually(t, time.Minute, func() bool {
+			s, err := l.Cluster().Status(t.Context())
+			return err == nil && s.Nodes[0].Cause == "well; waits for one of the others"
+		})
 	})
 }
 

@@ -1,10 +1,12 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/node"
 	"github.com/quorumkit/redlock/internal/quorum"
 )
 
@@ -56,31 +58,123 @@ type QuorumError struct {
 	cause    error // why a quorum that granted was not enough
 }
 
-// Error says what happened, then what each node did: what several did for the same cause,
-// once.
-func (e *QuorumError) Error() string {
-	var b strings.Builder
-	granted := 0
-	for _, n := range e.Nodes {
-		if n.Outcome == OutcomeGranted {
-			granted++
-		}
-	}
-	fmt.Fprintf(&b, "redlock: %s %s: %s: %d/%d granted, quorum %d",
-		e.Op, fault.Printable(e.Resource), fault.Unnamed(e.sentinel.Error()), granted, len(e.Nodes), e.Quorum)
-	if e.cause != nil {
-		fmt.Fprintf(&b, ": %s", fault.Unnamed(e.cause.Error()))
-	}
-	var nodes fault.Grouped
-	for i, n := range e.Nodes {
-		cause := ""
+// deed is what a node did, as a message says it. Whether something may have happened where a
+// node failed is for programs: they have the Outcome.
+type deed uint8
+
+const (
+	deedFailed deed = iota
+	deedMute
+	deedRefused
+	deedGranted
+	deedLate
+	deeds = iota
+)
+
+// deed returns what the node did. Of one that was not waited for it may be known that it does
+// not vote.
+func (n *NodeResult) deed() deed {
+	switch n.Outcome {
+	case OutcomeGranted:
+		return deedGranted
+	case OutcomeTaken:
+		return deedRefused
+	case OutcomeAbstained:
+		return deedMute
+	case OutcomePending:
 		if n.Err != nil {
-			cause = ": " + fault.Unnamed(n.Err.Error())
+			return deedMute
 		}
-		nodes.Add(fmt.Sprintf("node %d (%s) %s", i, n.Name, n.Outcome), cause)
+		return deedLate
+	case OutcomeUnknown, OutcomeFailed:
 	}
-	nodes.Each(func(names string, _ int, cause string) { b.WriteString("; " + names + cause) })
-	return b.String()
+	return deedFailed
+}
+
+// verb is what so many nodes did.
+func (e *QuorumError) verb(d deed, nodes int) string {
+	refused, granted := "refused", "answered"
+	switch e.Op {
+	case "extend":
+		refused, granted = "no longer have it", "confirmed it"
+	case "release":
+		granted = "confirmed it"
+	case "acquire":
+		granted = "granted it"
+	}
+	verb := [deeds]string{"failed", "do not vote", refused, granted, "were not waited for"}[d]
+	if nodes == 1 {
+		verb = singular.Replace(verb)
+	}
+	return verb
+}
+
+var singular = strings.NewReplacer("do not", "does not", "have", "has", "were", "was")
+
+// order is which deeds a message tells, those that decided the round first. Who was not waited
+// for changes nothing where the lock is lost.
+func (e *QuorumError) order() []deed {
+	switch e.sentinel { //nolint:errorlint // it is one of a few
+	case ErrNoQuorum:
+		return []deed{deedFailed, deedMute, deedRefused, deedGranted, deedLate}
+	case ErrLost:
+		return []deed{deedRefused, deedFailed, deedMute, deedGranted}
+	}
+	return []deed{deedRefused, deedFailed, deedMute, deedGranted, deedLate}
+}
+
+// because is the cause of what a node did, behind a colon; empty if the verb says it.
+func (e *QuorumError) because(n *NodeResult) string {
+	if n.Err == nil || e.Op == "extend" && errors.Is(n.Err, node.ErrGone) {
+		return ""
+	}
+	return ": " + fault.Reason(n.Err)
+}
+
+// Error says what happened, then how many nodes did what, which, and why: what several did for
+// the same cause, once.
+func (e *QuorumError) Error() string {
+	var counts [deeds]int
+	var who [deeds]fault.Grouped
+	for i := range e.Nodes {
+		n := &e.Nodes[i]
+		d, name := n.deed(), n.Name
+		if d == deedMute && n.Outcome == OutcomePending {
+			name += " (not waited for)"
+		}
+		counts[d]++
+		who[d].Add(name, e.because(n))
+	}
+	what := fault.Unnamed(e.sentinel.Error())
+	if e.sentinel != ErrLost && e.reason() == ReasonMisconfigured { //nolint:errorlint // it is one of a few
+		what += ", and waiting does not help"
+	}
+	var said []string
+	if e.cause != nil {
+		said = append(said, fault.Unnamed(e.cause.Error()))
+	}
+	of := fmt.Sprintf(" of %d nodes", len(e.Nodes)) // with the first number
+	for _, d := range e.order() {
+		if counts[d] == 0 {
+			continue
+		}
+		var names []string
+		who[d].Each(func(group string, _ int, cause string) { names = append(names, group+cause) })
+		text := fmt.Sprintf("%d%s %s", counts[d], of, e.verb(d, counts[d]))
+		switch d {
+		case deedGranted: // they are not concerned
+		case deedLate:
+			text = strings.Join(names, "; ") + " " + e.verb(d, counts[d])
+		case deedFailed, deedMute, deedRefused:
+			text += ": " + strings.Join(names, "; ")
+		}
+		said, of = append(said, text), ""
+	}
+	// Of an even number of nodes, half are too few.
+	if n := counts[deedGranted]; n < e.Quorum && (n > 0 || len(e.Nodes)%2 == 0) {
+		said = append(said, fmt.Sprintf("it takes %d", e.Quorum))
+	}
+	return fmt.Sprintf("redlock: %s %s: %s: %s", e.Op, fault.Printable(e.Resource), what, strings.Join(said, "; "))
 }
 
 // Unwrap returns the sentinel and the causes.

@@ -126,5 +126,5 @@ func TestAMistypedServerIsNotToBeTakenIn(t *testing.T) {
 		}
 	}
 	must(t, servers[1].Stop())
-	run(t, mistyped, "exec", "--wait", "3s", "--node-timeout", "1s", "k", "true").want(t, 78, "misconfigured: ", other[0].Addr(), "give all clients one list")
+	run(t, mistyped, "exec", "--wait", "3s", "--node-timeout", "1s", "k", "true").want(t, 78, "no quorum, and waiting does not help: ", other[0].Addr(), "give all clients one list")
 }

@@ -244,14 +244,14 @@ func (s *session) wanted(lacks bool) {
 	}
 }
 
-// unconfirmed is why the last renewal found no quorum, behind a colon; empty if it did.
-func (s *session) unconfirmed() string {
+// unconfirmed is why the last renewal of key found no quorum, behind a colon; empty if it did.
+func (s *session) unconfirmed(key string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed.Err == nil {
 		return ""
 	}
-	return ": " + unnamed(oneLine(s.failed.Err))
+	return ": " + strings.TrimPrefix(unnamed(oneLine(s.failed.Err)), "extend "+key+": no quorum: ")
 }
 
 // lacking is for how long a lock has been wanted without a quorum; 0 if it is not.

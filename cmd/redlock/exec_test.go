@@ -483,7 +483,7 @@ func TestExecKillsAtOnceWhenTheLockIsTakenAway(t *testing.T) {
 	_, nodes := masters(t, 3)
 	p := launch(t, nodes, "--ttl", "3s", "k", "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 0.01; done`)
 	run(t, nodes, "release", "--force", "--yes", "--node-timeout", "1s", "k").want(t, 0, "removed")
-	p.wait(t).want(t, 124, "killed sh", "lost")
+	p.wait(t).want(t, 124, "killed sh: k was taken away (release --force, DEL, eviction): ", " of 3 nodes no longer have it: 127.0.0.1:")
 }
 
 func TestExecSaysWhichNodesItLeavesOut(t *testing.T) {

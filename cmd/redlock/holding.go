@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/fault"
 )
 
 // grip is a lock, or a set of locks that are held as one: *redlock.Lock or
@@ -88,8 +90,28 @@ func endedBy(key string, cause error) error {
 	if errors.Is(cause, redlock.ErrMaxHold) {
 		code = exitMaxHold
 	}
-	return &cli.StatusError{Code: code, Cause: fmt.Errorf("%s: %w", key, cause)}
+	return &cli.StatusError{Code: code, Cause: awayError{fmt.Errorf("%s: %w", key, cause)}}
 }
+
+// awayError is the end of a lock. One that nodes no longer have says first what has that effect.
+type awayError struct{ error }
+
+// Error leaves out the renewal that found it, whose caller is the library.
+func (e awayError) Error() string {
+	text := e.error.Error()
+	var lost *redlock.QuorumError
+	if !errors.As(e.error, &lost) || !errors.Is(lost, redlock.ErrLost) {
+		return text
+	}
+	key := fault.Printable(lost.Resource)
+	if _, nodes, found := strings.Cut(text, "extend "+key+": lost: "); found {
+		return key + " was taken away (release --force, DEL, eviction): " + nodes
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e awayError) Unwrap() error { return e.error }
 
 const (
 	// A lock is renewed at a third of its TTL, so two thirds are left of it in good

@@ -44,6 +44,23 @@ func TestTheEndOfAWaitIsToldInOneLine(t *testing.T) {
 	}
 }
 
+// What happened comes first, then to which nodes; one that is well is not named as a fault.
+func TestAMissingQuorumIsToldByThoseWhoFailed(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	must(t, servers[1].Kill())
+	must(t, servers[2].Kill())
+	r := run(t, nodes, "exec", "--node-timeout", "1s", "-n", "k", "true")
+	r.want(t, 69, "acquire k: no quorum: 2 of 3 nodes failed: "+servers[1].Addr(), "connection refused")
+	if strings.Contains(r.errs, "pending") {
+		t.Errorf("got %q; want no word of the rules", r.errs)
+	}
+	r = run(t, nodes, "nodes", "--node-timeout", "1s")
+	r.out = strings.Join(strings.Fields(r.out), " ")
+	r.want(t, 69, "member - 30s well; waits for one of the others")
+	run(t, nodes, "nodes", "join", "--node-timeout", "1s", "--wait", "--timeout", "2s").want(t, 69, servers[0].Addr()+" is without a vote: well; waits for one of the others")
+}
+
 // A right that is missing is named where its lack shows: when a lock is lost, is not released,
 // or is to be taken away, and by those who look. Redis 7.0 does not name what a script called.
 func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
@@ -54,7 +71,7 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		says        []string
 	}{
 		{"-pexpire", "exec --ttl 3s k sleep 12", 124, []string{
-			"ending sleep: no quorum confirms k any more: extend k: no quorum: ", "the user's ACL lacks a right (+pexpire): ", "; redlock nodes acl prints the rights",
+			"ending sleep: no quorum confirms k any more: ", " of 3 nodes failed: ", "the user's ACL lacks a right (+pexpire): ", "; redlock nodes acl prints the rights",
 		}},
 		{"-del", "exec --ttl 3s k true", 0, []string{"close: not released on node ", "redlock nodes acl prints the rights; blocked there for up to "}},
 		{"-watch", "release k --force --yes", 69, []string{"'watch' command; redlock nodes acl --for release", "prints the rights"}},
@@ -66,7 +83,7 @@ func TestAMissingRightIsNamedWithItsRemedy(t *testing.T) {
 		{"-evalsha", "nodes", 69, []string{"misconfigured - - the user's ACL lacks a right (+evalsha): "}}, // it was told twice
 		{"-set", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+set): "}},
 		{"-script|load", "nodes", 69, []string{"refuses writes: the user's ACL lacks a right (+script|load): "}},
-		{"-publish", "revoke k", 78, []string{"revoke k: node misconfigured: ", "no node passes the request on to a holder", "the user's ACL lacks a right (+publish): ", "; redlock nodes acl prints the rights"}},
+		{"-publish", "revoke k", 78, []string{"revoke k: node misconfigured, and waiting does not help: no node passes the request on to a holder", "the user's ACL lacks a right (+publish): ", "; redlock nodes acl prints the rights"}},
 		{"-set -acl", "doctor", 2, []string{"it refuses to take a lock, which takes +set: "}},
 		{"resetkeys ~redlock:*", "status k", 69, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}}, // it was EXECABORT
 		{"resetkeys ~redlock:*", "exec -n k true", 78, []string{"; redlock nodes acl 'PATTERN' prints the rights for names like it"}},

@@ -38,7 +38,7 @@ var shownLines = []shownLine{
 	{"nodes", 0, []string{"member"}},
 	{"doctor", 0, []string{"3 of 3 nodes answered"}},
 	{"bench --duration 2s", 0, []string{"P99"}},
-	{"hold report", 124, []string{"held", "lost"}},
+	{"hold report", 124, []string{"held", "taken away"}},
 	{"release report --force --yes", 0, []string{"removed"}},
 	{"-lab list", 0, []string{"amnesia-majority\n"}},
 	{"-lab play amnesia-majority --html lab.html", 0, []string{"Take away: "}},

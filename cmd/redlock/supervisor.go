@@ -281,7 +281,7 @@ func (s *supervisor) reason() string {
 	case s.atMaximum():
 		return fmt.Sprintf("%s was held for %s, and CMD must be dead after --max-hold %v", s.lock.label(), cli.Short(s.execution.held.elapsed()), s.execution.maxHold)
 	}
-	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label()) + s.execution.session.unconfirmed()
+	return fmt.Sprintf("no quorum confirms %s any more", s.lock.label()) + s.execution.session.unconfirmed(s.lock.label())
 }
 
 // sleep waits until something happens, or the next decision is due. A channel that stays

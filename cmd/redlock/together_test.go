@@ -151,7 +151,7 @@ func TestOneKeyThatIsTakenAwayEndsTheCommand(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	p := launch(t, nodes, append([]string{"--json", "--ttl", "3s", "--also", "c", "--also", "b", "a"}, stays("/no/such/file")...)...)
 	run(t, nodes, "release", "c", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
-	p.wait(t).want(t, 124, `"event":"killed"`, "c in a set of 3", `"keys":[{"key":"a","token":`)
+	p.wait(t).want(t, 124, `"event":"killed"`, "c was taken away (release --force, DEL, eviction): ", `"keys":[{"key":"a","token":`)
 	eventually(t, "the others given back", func() bool { return exists(t, servers, "a")+exists(t, servers, "b") == 0 })
 }
 

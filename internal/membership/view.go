@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -240,7 +241,7 @@ func (v View) Voter(i int) (Voter, string) {
 	case state != Member:
 		return Voter{}, why
 	case v.Cluster() == "":
-		return Voter{}, fmt.Sprintf("fewer than a quorum (%d/%d) of the nodes carry one cluster's id", v.carriers(), len(v.sorted))
+		return Voter{}, v.alone()
 	case !v.inList(i) && !v.keeps(i):
 		return Voter{}, v.lacks(v.newest, i)
 	case v.Lax(i):
@@ -275,6 +276,15 @@ func (v View) Hindered(i int, why string) string {
 		return why + "; " + strings.Replace(fault.Unnamed(cause.Error()), fault.Unnamed(fault.ErrMisconfigured.Error())+": ", "", 1) // the state says so
 	}
 	return why
+}
+
+// alone is why a member does not vote where fewer than a quorum carry one cluster's id.
+func (v View) alone() string {
+	few := "one"
+	if more := quorum.Size(len(v.sorted)) - v.carriers(); more > 1 {
+		few = strconv.Itoa(more)
+	}
+	return "well; waits for " + few + " of the others"
 }
 
 // carriers is how many nodes carry the most carried id.

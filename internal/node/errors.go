@@ -25,8 +25,7 @@ import (
 
 // The causes of votes, in the node's words. A message about an attempt lists them by node.
 var (
-	errEpoch = errors.New("the node's membership record has changed")
-	errGone  = errors.New("no longer there")
+	errEpoch = errors.New("its record changed meanwhile: it forgot, or was taken in anew")
 	errDead  = errors.New("this attempt was given up")
 	// errTokens comes at 2^53: above it Lua's numbers skip, and a token might be given twice.
 	errTokens  = errors.New("the token counter is at its end")
@@ -34,6 +33,8 @@ var (
 	errKept    = errors.New("free, and kept for another that has waited longer")
 	// errSlotKept does not say that the other waits for this slot: it may want one of fewer.
 	errSlotKept = errors.New("a slot is free, and another waits before in the line of all slots")
+	// ErrGone is a lock that the node has no more.
+	ErrGone = errors.New("no longer there")
 	// ErrUnreached is a connection that did not come up in time (DialShare).
 	ErrUnreached = errors.New("not reached in time")
 	// ErrNoReply is a client that tells of no reply and of no error. The command may have

@@ -219,7 +219,7 @@ func confirmationOf(replies []int64, k int) confirmation {
 	case 1:
 		return confirmation{outcome: quorum.Granted}
 	case 0:
-		return confirmation{outcome: quorum.Taken, gone: true, cause: errGone}
+		return confirmation{outcome: quorum.Taken, gone: true, cause: ErrGone}
 	case 2:
 		return confirmation{outcome: quorum.Taken, cause: errForeign}
 	case -1:

@@ -190,7 +190,7 @@ func (q *pending) takePasses(b *batch) {
 			if h.Old.Round != nil {
 				h.Old.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Granted}, nil)
 			}
-			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, errGone)
+			h.Round.Deliver(q.node, quorum.Vote{Outcome: quorum.Taken}, ErrGone)
 		case quorum.PassDoubted:
 			// The new claim has failed here: it stays marked as standing behind the old one.
 			b.releases = append(b.releases, h.Old)

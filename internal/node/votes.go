@@ -34,7 +34,7 @@ func acquireVote(reply int64, longest func() time.Duration) (quorum.Vote, error)
 	case reply == -3:
 		return quorum.Vote{Outcome: quorum.Taken}, errKept
 	case reply == -4:
-		return quorum.Vote{Outcome: quorum.Taken}, errGone
+		return quorum.Vote{Outcome: quorum.Taken}, ErrGone
 	default:
 		return quorum.Vote{Outcome: quorum.Unknown}, ErrNoReply
 	}
@@ -81,10 +81,12 @@ func (e *takenError) Error() string {
 		return fmt.Sprintf("held by another for %v, which is beyond MaxTTL (%v): the node's clock stepped back while the lock was held, or a client takes longer leases. "+
 			"Nobody can tell which, so it stays taken until then; once the holder is known to be gone, delete the key there", e.left, e.most)
 	}
+	const tenth = 100 * time.Millisecond // nodes that differ by less say the same, once
+	left := (e.left + tenth - 1).Truncate(tenth)
 	if e.shared {
-		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", e.left)
+		return fmt.Sprintf("held by another, or shared while one waits to hold it alone, %v left", left)
 	}
-	return fmt.Sprintf("held by another, whose lease has %v left", e.left)
+	return fmt.Sprintf("held by another, whose lease has %v left", left)
 }
 
 // beyond tells whether the lease is longer than anyone may take. Two clocks may run apart by
@@ -100,9 +102,9 @@ func raiseVote(reply, t int64) (quorum.Vote, error) {
 	case reply == 1:
 		return quorum.Vote{Outcome: quorum.Granted, Token: quorum.Token(t)}, nil //nolint:gosec // positive
 	case reply > 1: // the least that another raise may go to
-		return quorum.Vote{Outcome: quorum.Taken, Token: quorum.Token(reply)}, errors.New("the stripe is above the token")
+		return quorum.Vote{Outcome: quorum.Taken, Token: quorum.Token(reply)}, errors.New("a later token was given out meanwhile")
 	case reply == 0:
-		return quorum.Vote{Outcome: quorum.Taken}, errors.New("the key is not ours any more")
+		return quorum.Vote{Outcome: quorum.Taken}, ErrGone
 	case reply == -1:
 		return quorum.Vote{Outcome: quorum.Abstained}, errEpoch
 	default:
@@ -111,7 +113,7 @@ func raiseVote(reply, t int64) (quorum.Vote, error) {
 }
 
 // errNotSharing refuses a raise of a hold that has ended there.
-var errNotSharing = errors.New("the owner does not share the name any more")
+var errNotSharing = errors.New("this client no longer shares it")
 
 // raiseSharedVote reads a reply of raise_shared.lua: the number that the generation has
 // now, even if another raise set a different one.
