@@ -228,19 +228,29 @@ func ask(ctx context.Context, n *node.Node, send func(context.Context, func(redi
 	return cmds, err
 }
 
+// askAtOnce puts one question that the node answers as of one moment. At maxmemory a node queues
+// no command for EXEC, not even a read: there it is asked once more, without.
+func askAtOnce(ctx context.Context, n *node.Node, question func(redis.Pipeliner) error) error {
+	cmds, err := ask(ctx, n, n.Calls.TxPipelined, question)
+	if err = node.Discarded(cmds, err); redis.HasErrorPrefix(err, "OOM") {
+		_, err = ask(ctx, n, n.Calls.Pipelined, question)
+	}
+	return err
+}
+
 // readOwner reads who holds the key alone. With other it is there, and no string.
 func readOwner(ctx context.Context, n *node.Node, key string) (in NodeInspection, other bool) {
 	in.Name = n.Name
 	var owner, stripe *redis.SliceCmd
 	var left *redis.DurationCmd
-	cmds, err := ask(ctx, n, n.Calls.TxPipelined, func(p redis.Pipeliner) error {
+	err := askAtOnce(ctx, n, func(p redis.Pipeliner) error {
 		owner = p.MGet(ctx, key)
 		left = p.PTTL(ctx, key)
 		stripe = p.HMGet(ctx, lua.NodeKey, strconv.FormatInt(lua.StripeOf(key), 10), "base")
 		return nil
 	})
 	if err != nil {
-		in.Err = node.Explain(node.Discarded(cmds, err))
+		in.Err = node.Explain(err)
 		return in, false
 	}
 	if len(owner.Val()) != 1 {
@@ -266,7 +276,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	var now *redis.TimeCmd
 	var left *redis.DurationCmd
 	var members *redis.ZSliceCmd
-	cmds, err := ask(ctx, n, n.Calls.TxPipelined, func(p redis.Pipeliner) error {
+	err := askAtOnce(ctx, n, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		left = p.PTTL(ctx, key)
 		members = p.ZRangeWithScores(ctx, key, 0, -1)
@@ -275,7 +285,7 @@ func readSharers(ctx context.Context, n *node.Node, key string, in *NodeInspecti
 	found := members.Val()
 	switch {
 	case err != nil:
-		return node.Discarded(cmds, err)
+		return err
 	case len(found) == 0: // gone meanwhile
 		in.Remaining = 0
 		return nil

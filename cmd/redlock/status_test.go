@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -386,12 +387,27 @@ func TestDoctorTellsTheSeverityByItsStatus(t *testing.T) {
 }
 
 // Two of three nodes that refuse to write: nothing can be locked, and both commands
-// say so, and why.
+// say so, and why. What was locked before is shown on each, though at maxmemory Redis queues no
+// command for EXEC, not even a read.
 func TestNodesThatRefuseWritesGiveNoVote(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
+	l := open(t, nodes, redlock.WithHolder("worker"))
+	_, err := l.Acquire(t.Context(), "k")
+	must(t, err)
+	_, err = l.Acquire(t.Context(), "book", redlock.WithShared())
+	must(t, err)
+	for _, key := range []string{"k", "book"} {
+		eventually(t, key+" on three", func() bool { return status(t, nodes, key).Held == 3 })
+	}
 	for _, s := range servers[1:] {
 		must(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	}
+	run(t, nodes, "status", "--node-timeout", "1s", "k", "book", "none").want(t, 0, `"k": held 3/3`, `"book": shared 3/3, by 1`, `"none": free`)
+	for _, n := range slices.Concat(status(t, nodes, "k").ByNode, status(t, nodes, "book").ByNode) {
+		if n.Error != "" || n.Remaining <= 0 || n.Counter == 0 || n.Holder == "" && len(n.Sharers) == 0 {
+			t.Errorf("at maxmemory: got %+v; want what it has", n)
+		}
 	}
 	run(t, nodes, "nodes", "--node-timeout", "1s").want(t, 69, "1 vote of 3 nodes", "refuses writes", "OOM")
 	run(t, nodes, "nodes", "--json", "--node-timeout", "1s").want(t, 69, `"votes":1`, `"refuses":"out of memory: OOM`)
