@@ -18,6 +18,8 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
+	"github.com/quorumkit/redlock/internal/fault"
+	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // lockFlags are the flags of the commands that take a lock.
@@ -164,11 +166,41 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	case by != nil:
 		return nil, &cli.StatusError{Code: cli.SignalStatus(by), Cause: fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (redlock status KEY shows who holds it)", err)}
+		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (%sredlock status KEY shows who holds it)", err, f.whoHolds(ctx, s))}
 	case err != nil:
 		return nil, err
 	}
 	return held, nil
+}
+
+// lookAtHolder bounds the look at who holds a busy key: it must not be waited for like the key.
+const lookAtHolder = time.Second
+
+// whoHolds is what one look at the nodes tells of the holder of a busy key; empty if it tells
+// nothing, if there are several keys, or if nobody will read it.
+func (f *lockFlags) whoHolds(ctx context.Context, s *session) string {
+	if f.busyCode == cli.ExitOK || len(f.keys) > 1 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookAtHolder)
+	defer cancel()
+	in, err := s.locker.Inspect(ctx, f.keys[0])
+	if err != nil {
+		return ""
+	}
+	owner, held := in.Holder()
+	if !held {
+		return ""
+	}
+	return "held by " + nameOf(owner) + "; "
+}
+
+// nameOf is the holder's name for a message: its value or its label, where it has one.
+func nameOf(owner string) string {
+	if name, _ := lua.ValueOf(owner); name != "" {
+		owner = name
+	}
+	return fault.Printable(owner)
 }
 
 func (f *lockFlags) acquireOptions() []redlock.AcquireOption {

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,6 +60,33 @@ func TestAMissingQuorumIsToldByThoseWhoFailed(t *testing.T) {
 	r.out = strings.Join(strings.Fields(r.out), " ")
 	r.want(t, 69, "member - 30s well; waits for one of the others")
 	run(t, nodes, "nodes", "join", "--node-timeout", "1s", "--wait", "--timeout", "2s").want(t, 69, servers[0].Addr()+" is without a vote: well; waits for one of the others")
+}
+
+// Who holds a busy key is told behind the message. A look that fails, here for
+// lack of a right, changes neither the status nor the rest; nor is there one that nobody reads.
+func TestABusyKeyIsToldWithItsHolder(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	_, err := open(t, nodes, redlock.WithHolder("deploy@host1")).Acquire(t.Context(), "k")
+	must(t, err)
+	eventually(t, "held by three", func() bool { return status(t, nodes, "k").Held == 3 })
+	told := regexp.MustCompile(`held by another.* \(held by deploy@host1; redlock status KEY shows who holds it\)\n$`)
+	for _, args := range []string{"exec -n k true", "exec --wait 200ms k true", "hold -n k", "exec -E 9 -n k true"} {
+		r := run(t, nodes, append([]string{"--node-timeout", "1s"}, strings.Fields(args)...)...)
+		if want := 75; r.code != want && !strings.Contains(args, "-E 9") || !told.MatchString(r.errs) {
+			t.Errorf("%s: got %d and %q; want %d, and the holder", args, r.code, r.errs, want)
+		}
+	}
+	if r := run(t, nodes, "exec", "--node-timeout", "1s", "-E", "0", "-n", "k", "true"); r.code != 0 || r.errs != "" {
+		t.Errorf("with -E 0: got %d and %q; want silence", r.code, r.errs)
+	}
+	for _, server := range servers {
+		must(t, server.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-multi").Err())
+	}
+	r := run(t, nodes, "exec", "--node-timeout", "1s", "-n", "k", "true")
+	if r.want(t, 75, "held by another", " (redlock status KEY shows who holds it)"); strings.Contains(r.errs, "deploy") {
+		t.Errorf("without a right to look: got %q; want no holder", r.errs)
+	}
 }
 
 // A right that is missing is named where its lack shows: when a lock is lost, is not released,
