@@ -69,9 +69,10 @@ func aclCommand(a *app) cli.Command {
 	return cli.Command{
 		Name: "nodes acl", Synopsis: "[PATTERN...] [flags]", Summary: "print the rights that a server must give, as ACL SETUSER",
 		About: `Prints the command that gives a user (--user, or "redlock") the rights for what it does, and no
-others: send it to each node. It leaves the password of a user as it is; one that is new
-lets nobody in before it has one: ACL SETUSER redlock on >SECRET. PATTERN is for the
-names of locks, as orders/*; --prefix stands before it. Without one they are all names.
+others: pipe it to redis-cli, for each node. Pasted into a shell, its & and | are the shell's.
+It leaves the password of a user as it is; one that is new lets nobody in before it has one:
+ACL SETUSER redlock on '>SECRET', which needs its quotes in a shell. PATTERN is for the names
+of locks, as 'orders/*'; --prefix stands before it. Without one they are all names.
 
 LIST is of: lock (acquire without waiting), wait (in line: where one client does, all need
 it), share (--shared), lead, observe, status (Inspect), revoke, release, nodes (join, admit:
@@ -91,7 +92,7 @@ error what it may not: lock,wait,share,lead,status,doctor), without-membership (
 				p := a.NewPage()
 				fmt.Fprintf(p, "ACL SETUSER %s %s\n", user, rules)
 				// Not in the line itself: pasted for a user that is there, it would add a password.
-				a.complain("nodes acl: it leaves the user's password as it is; a new user needs one: ACL SETUSER " + user + " on >SECRET")
+				a.complain("nodes acl: it leaves the user's password as it is; a new user needs one: ACL SETUSER " + user + " on '>SECRET'")
 				return a.Flush(p)
 			}
 		},

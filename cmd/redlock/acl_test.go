@@ -126,7 +126,7 @@ func TestTheRightsThatTheCommandPrintsLeaveThePassword(t *testing.T) {
 	t.Parallel()
 	s := testserver.NeedOne(t, redisserver.Config{Users: []string{"app on >mine ~* &* +@all (+get ~other)"}})
 	printed := run(t, "", "nodes", "acl", "--user", "app", "--for", "lock", "k")
-	printed.want(t, 0, "a new user needs one: ACL SETUSER app on >SECRET")
+	printed.want(t, 0, "a new user needs one: ACL SETUSER app on '>SECRET'")
 	must(t, s.Client().Do(t.Context(), anys(strings.Fields(printed.out))...).Err())
 	rights, err := s.Client().Do(t.Context(), "ACL", "LIST").StringSlice()
 	must(t, err)

@@ -41,6 +41,10 @@ var playedBlocks = []playedBlock{
 	{page: "docs/OPERATIONS.md", maxTTL: "2s", steps: []step{
 		{line: "redlock nodes change --strict on", words: []string{"1 of 1, strict recovery on: ", "strict recovery: "}},
 	}},
+	{page: "docs/OPERATIONS.md", blank: true, before: (*pagePlay).needRedisCLI, steps: []step{
+		{line: "redlock nodes acl 'orders/*' | redis-cli -u redis://10.0.0.1:6379", words: []string{"OK"}},
+		{line: "redis-cli -u redis://10.0.0.1:6379 ACL SETUSER redlock on '>SECRET'", words: []string{"OK"}, then: (*pagePlay).lockAsTheUser},
+	}},
 	{page: "docs/OPERATIONS.md", maxTTL: "2s", steps: []step{
 		{line: "redlock nodes", words: []string{"3 votes of 3 nodes"}},
 		{line: "ssh node1 systemctl restart redis", do: (*pagePlay).restartFirst},
@@ -315,3 +319,20 @@ func (p *pagePlay) writeNodesFile() {
 }
 
 func (p *pagePlay) restartFirst(step, string) { must(p.T, p.servers[0].Restart()) }
+
+func (p *pagePlay) needRedisCLI() {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		p.Skipf("the lines are redis-cli's: %v", err)
+	}
+}
+
+// lockAsTheUser takes a lock of the page's names on the one node that knows the user, and
+// none of another name.
+func (p *pagePlay) lockAsTheUser() {
+	p.nodes = "redis://redlock:SECRET@" + p.servers[0].Addr()
+	finish(p.T, p.shell("redlock nodes admit --yes && redlock exec -n orders/42 -- echo worked")).want(p.T, 0, "worked")
+	finish(p.T, p.shell("redlock exec -n other -- true")).want(p.T, 78, "NOPERM")
+	if left, err := filepath.Glob(filepath.Join(p.dir, "*SECRET*")); err != nil || left != nil {
+		p.Errorf("got the files %q, %v; want none that a shell made of the password", left, err)
+	}
+}
