@@ -61,7 +61,7 @@ func TestEveryModuleCanBeFetched(t *testing.T) {
 		}
 	})
 	t.Run("the README's first screen", func(t *testing.T) {
-		dir, steps := t.TempDir(), blocks(t, "README.md", "sh")
+		dir, steps := t.TempDir(), blocks(t, "README.md", "sh")[1:]
 		c.run(t, dir, "go mod init first-lock\n"+strings.Split(steps[0], "\n")[2])
 		program(t, dir, blocks(t, "README.md", "go")[0])
 		c.run(t, dir, "go build .")
@@ -221,9 +221,10 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 		t.Skipf("the page's line starts redis-server: %v", err) // REDLOCK_TEST_SERVER may be another
 	}
 	steps := blocks(t, "README.md", "sh")
-	if len(steps) != 2 {
-		t.Fatalf("got steps %q; want the preparation, and the first lock", steps)
+	if len(steps) != 3 {
+		t.Fatalf("got steps %q; want those of a clone, the preparation, and the first lock", steps)
 	}
+	steps = steps[1:] // the clone's are TestTheCommandsOfThePagesExist's and the quickstart's
 	prepare, run := strings.Split(strings.TrimSpace(steps[0]), "\n"), strings.Split(strings.TrimSpace(steps[1]), "\n")
 	if len(prepare) != 3 || prepare[2] != "go get github.com/quorumkit/redlock" || len(run) != 2 || run[1] != "go run ." {
 		t.Fatalf("got lines %q; want the servers, the module, and go get; then the word, and go run", append(prepare, run...))
@@ -281,8 +282,8 @@ func TestTheReadmesFirstScreenBringsALock(t *testing.T) {
 func wantFirstScreen(t *testing.T, lines []string) {
 	t.Helper()
 	screen, _, _ := strings.Cut(read(t, "README.md"), "## What it promises")
-	if got := len(blocks(t, "README.md", "sh")) + len(blocks(t, "README.md", "go")); strings.Count(screen, "```") != 2*got {
-		t.Errorf("the first screen has not all of the page's %d blocks", got)
+	if got := len(blocks(t, "README.md", "sh")) + len(blocks(t, "README.md", "go")); strings.Count(screen, "```") != 2*(got+1) { // and what the quickstart prints
+		t.Errorf("the first screen has not all of the page's %d blocks, and what one prints", got)
 	}
 	if n := len(strings.Split(blocks(t, "README.md", "go")[0], "\n")); n > 35 {
 		t.Errorf("got a program of %d lines; want 35 at most to paste", n)

@@ -60,6 +60,10 @@ var playedBlocks = []playedBlock{
 	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, steps: []step{
 		{line: "ExecStart=/usr/local/bin/redlock lead --nodes-file /etc/redlock.nodes --value 10.0.0.7:80 orders -- /usr/local/bin/orders", words: []string{"worked"}},
 	}},
+	{page: "docs/OPERATIONS.md", before: (*pagePlay).writeNodesFile, instead: []string{"/run/", "./run-"}, steps: []step{
+		{line: "*/5 * * * * /usr/local/bin/redlock nodes --nodes-file /etc/redlock.nodes >/run/redlock.nodes 2>&1 || cat /run/redlock.nodes", do: (*pagePlay).mailOfNodes},
+		{line: "7 * * * * /usr/local/bin/redlock doctor --nodes-file /etc/redlock.nodes >/run/redlock.doctor 2>&1 || cat /run/redlock.doctor", words: []string{"1 of 3 nodes answered"}},
+	}},
 	{page: "docs/FAQ.md", blank: true, steps: []step{
 		{
 			line:    "go run github.com/quorumkit/redlock/cmd/redlock@latest nodes admit --yes --nodes 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003",
@@ -85,10 +89,13 @@ var runElsewhere = map[string]string{
 	"README.md for port in 7001 7002 7003":                   "TestTheReadmesFirstScreenBringsALock",
 	"README.md go run github.com/quorumkit/redlock/cmd":      "TestTheReadmesFirstScreenBringsALock",
 	"CONTRIBUTING.md go run ./examples/quickstart":           "TestTheCommandsOfThePagesExist; they are the tests, and CI",
-	"docs/GETTING-STARTED.md go run ./examples/quickstart":   "TestThePagesCommandsDoWhatItSays",
+	"README.md go run ./examples/quickstart":                 "TestTheLockOutlivesTwoOfFiveMasters; the second is the tests, and CI",
 	"docs/GETTING-STARTED.md docker compose up":              "TestThePagesCommandsDoWhatItSays; it needs docker",
 	"docs/GETTING-STARTED.md export REDLOCK_NODES=127.0.0.1": "TestThePagesCommandsDoWhatItSays",
 	"docs/GETTING-STARTED.md go run ./cmd/redlock-lab":       "TestThePagesCommandsDoWhatItSays",
+	"docs/OPERATIONS.md #!/bin/sh -e":                        "TestADayHasOneReport",
+	"docs/FENCING.md redlock exec invoice:7 -- psql":         "TestWritesFromAShellAreGuarded",
+	"docs/FENCING.md redlock exec invoice:7 -- sh":           "TestWritesFromAShellAreGuarded",
 	"docs/OPERATIONS.md export REDLOCK_CLUSTER":              "TestOneCommandGoesThroughAllSteps",
 	"docs/FAQ.md go mod edit":                                "TestEveryModuleCanBeFetched",
 	"docs/OBSERVING.md go get":                               "TestEveryModuleCanBeFetched",
@@ -335,4 +342,15 @@ func (p *pagePlay) lockAsTheUser() {
 	if left, err := filepath.Glob(filepath.Join(p.dir, "*SECRET*")); err != nil || left != nil {
 		p.Errorf("got the files %q, %v; want none that a shell made of the password", left, err)
 	}
+}
+
+// mailOfNodes wants silence while all is well, and the page of the nodes once two are stopped.
+func (p *pagePlay) mailOfNodes(s step, line string) {
+	if r := finish(p.T, p.shell(line)); r.code != 0 || r.out+r.errs != "" {
+		p.Errorf("%s: got exit status %d: %s%s; want silence", s.line, r.code, r.out, r.errs)
+	}
+	for _, server := range p.servers[1:] {
+		must(p.T, server.Kill())
+	}
+	finish(p.T, p.shell(line)).want(p.T, 0, "0 votes of 3 nodes, quorum 2")
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -104,6 +105,9 @@ func launches(t *testing.T) map[string]launch {
 // final are the statuses of docs/COMMAND.md that another start brings again.
 var final = []int{64, 78, 126, 127}
 
+// hung is the status of a command that --max-hold ended.
+const hung = 123
+
 // The two processes that start as a unit or a manifest says, on one machine here, do the
 // work one after the other, and end with statuses that it knows.
 func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
@@ -117,8 +121,12 @@ func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "nodes"), []byte(nodes), 0o600))
 	for file, l := range launches(t) {
 		t.Run(file, func(t *testing.T) {
-			if !slices.Equal(l.final, final) {
-				t.Errorf("got %v as the statuses after which it is not started again; want %v", l.final, final)
+			want := slices.Clone(final)
+			if slices.Contains(l.args, "--max-hold") {
+				want = slices.Insert(want, 2, hung)
+			}
+			if !slices.Equal(l.final, want) {
+				t.Errorf("got %v as the statuses after which it is not started again; want %v", l.final, want)
 			}
 			work := filepath.Join(t.TempDir(), "work")
 			// Each says that it began, and works until it is told to end.
@@ -165,6 +173,39 @@ func TestUnitsAndManifestsStartOneAtATime(t *testing.T) {
 				t.Errorf("got status %d, and %q; want 0, and one at a time", got, ran())
 			}
 		})
+	}
+}
+
+// A report that hangs is ended by the unit's --max-hold, here of four seconds, before systemd's own
+// limit, and is not started again before the timer's next.
+func TestTheTimersUnitEndsAReportThatHangs(t *testing.T) {
+	const file = "systemd/redlock-report.service"
+	servers := locktest.NeedMasters(t, 3, redisserver.Config{})
+	dir := t.TempDir()
+	redlock := filepath.Join(dir, "redlock")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", redlock, "github.com/quorumkit/redlock/cmd/redlock").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	nodes, report := filepath.Join(dir, "nodes"), filepath.Join(dir, "report")
+	testkit.Must(t, os.WriteFile(nodes, []byte(strings.Join(locktest.Addresses(servers), "\n")), 0o600))
+	testkit.Must(t, os.WriteFile(report, []byte("#!/bin/sh\necho began >$0.began\nexec sleep 600\n"), 0o700))
+	l := unit(t, file)
+	bound := l.args[slices.Index(l.args, "--max-hold")+1]
+	held, err := time.ParseDuration(bound)
+	testkit.Must(t, err)
+	limit, err := time.ParseDuration(regexp.MustCompile(`(?m)^TimeoutStartSec=(\d+m)in$`).FindStringSubmatch(read(t, file))[1])
+	testkit.Must(t, err)
+	if limit < held+30*time.Second {
+		t.Errorf("got TimeoutStartSec %v with --max-hold %v; want half a minute more", limit, held)
+	}
+	line := strings.NewReplacer("/usr/local/bin/redlock", redlock, "/usr/local/bin/report", report, "/etc/redlock.nodes", nodes, bound, "4s", "60s", "1s").Replace(strings.Join(l.args, " "))
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", "exec "+line).CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != hung || !slices.Contains(l.final, hung) {
+		t.Errorf("got %v: %s; want exit status %d, after which it is not started again", err, out, hung)
+	}
+	if _, err := os.Stat(report + ".began"); err != nil {
+		t.Errorf("the report did not begin: %v", err)
 	}
 }
 

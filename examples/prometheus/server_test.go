@@ -20,7 +20,7 @@ import (
 
 // A Prometheus scrapes the example over its masters, and answers what is asked of it. Its
 // three workers have two names, so more than two locks at once would be one too many. It
-// also knows every expression of the page's alarms.
+// also knows every expression of the alarms.
 func TestAPrometheusScrapesTheExample(t *testing.T) {
 	testkit.Full(t)
 	program, err := exec.LookPath("prometheus")

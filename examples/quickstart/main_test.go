@@ -98,6 +98,21 @@ func TestTheLockOutlivesTwoOfFiveMasters(t *testing.T) {
 		"5 masters inside this process", "worker 1 holds", "node-0 and node-1 are killed", "refused",
 		"worker 2 waits", "worker 1 still holds it", "worker 1 has released", "worker 2 holds", "done",
 	})
+	readme, err := os.ReadFile("../../README.md")
+	testkit.Must(t, err)
+	shown := regexp.MustCompile("(?ms)^```\n( *\\d.*?)^```$").FindStringSubmatch(string(readme))
+	if shown == nil || strings.Count(shown[1], "\n") < 5 {
+		t.Fatalf("got %q of README.md; want some lines that it prints", shown)
+	}
+	number, rest := regexp.MustCompile(` *\d[\d.]*`), out
+	rest = number.ReplaceAllString(rest, "N")
+	for line := range strings.Lines(number.ReplaceAllString(shown[1], "N")) {
+		_, after, found := strings.Cut(rest, line)
+		if !found {
+			t.Errorf("got\n%s\nREADME.md shows %q after the lines before it", out, line)
+		}
+		rest = after
+	}
 }
 
 func TestGivenMastersAreUsedAndLeftAsTheyWere(t *testing.T) {

@@ -16,7 +16,8 @@ redlock=${REDLOCK:-redlock}
 lines=$(mktemp -u)
 mkfifo "$lines"
 
-# lock KEY: returns when KEY is held, and sets token. Descriptor 9 reads what hold says.
+# lock KEY: returns when KEY is held, and sets token, and REDLOCK_TOKEN for what the script
+# starts. Descriptor 9 reads what hold says.
 # However the script ends, hold ends too: by the trap of EXIT, which not every shell runs
 # after a signal without a trap of its own, or by itself where a script was killed.
 lock() {
@@ -30,6 +31,7 @@ lock() {
 	fi
 	token=${line#*\"token\":}
 	token=${token%%[,\}]*}
+	export REDLOCK_TOKEN="$token"
 	# When hold ends by itself, the lock is lost: USR1 ends this script. The new shell's
 	# parent is not $$ where this script has ended before, and $$ may be another's.
 	(
