@@ -114,10 +114,10 @@ var singular = strings.NewReplacer("do not", "does not", "have", "has", "were", 
 // order is which deeds a message tells, those that decided the round first. Who was not waited
 // for changes nothing where the lock is lost.
 func (e *QuorumError) order() []deed {
-	switch e.sentinel { //nolint:errorlint // it is one of a few
-	case ErrNoQuorum:
+	switch {
+	case errors.Is(e.sentinel, ErrNoQuorum):
 		return []deed{deedFailed, deedMute, deedRefused, deedGranted, deedLate}
-	case ErrLost:
+	case errors.Is(e.sentinel, ErrLost):
 		return []deed{deedRefused, deedFailed, deedMute, deedGranted}
 	}
 	return []deed{deedRefused, deedFailed, deedMute, deedGranted, deedLate}

@@ -18,8 +18,6 @@ import (
 
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
-	"github.com/quorumkit/redlock/internal/fault"
-	"github.com/quorumkit/redlock/internal/lua"
 )
 
 // lockFlags are the flags of the commands that take a lock.
@@ -166,7 +164,7 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 	case by != nil:
 		return nil, &cli.StatusError{Code: cli.SignalStatus(by), Cause: fmt.Errorf("%v while waiting for %s", by, labelOf(f.keys))}
 	case err != nil && exitCode(err) == exitBusy:
-		return nil, &cli.StatusError{Code: f.busyCode, Cause: fmt.Errorf("%w (%sredlock status KEY shows who holds it)", err, f.whoHolds(ctx, s))}
+		return nil, &cli.StatusError{Code: f.busyCode, Cause: f.busy(ctx, err)}
 	case err != nil:
 		return nil, err
 	}
@@ -176,31 +174,16 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 // lookAtHolder bounds the look at who holds a busy key: it must not be waited for like the key.
 const lookAtHolder = time.Second
 
-// whoHolds is what one look at the nodes tells of the holder of a busy key; empty if it tells
-// nothing, if there are several keys, or if nobody will read it.
-func (f *lockFlags) whoHolds(ctx context.Context, s *session) string {
-	if f.busyCode == cli.ExitOK || len(f.keys) > 1 {
-		return ""
+// busy names who holds the key, by one look at the nodes, if it tells and somebody reads it.
+func (f *lockFlags) busy(ctx context.Context, err error) error {
+	if f.busyCode != cli.ExitOK {
+		ctx, cancel := context.WithTimeout(ctx, lookAtHolder)
+		defer cancel()
+		if by := f.heldBy(ctx); by != "" {
+			return fmt.Errorf("%w (held by %s; redlock status KEY shows more)", err, by)
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookAtHolder)
-	defer cancel()
-	in, err := s.locker.Inspect(ctx, f.keys[0])
-	if err != nil {
-		return ""
-	}
-	owner, held := in.Holder()
-	if !held {
-		return ""
-	}
-	return "held by " + nameOf(owner) + "; "
-}
-
-// nameOf is the holder's name for a message: its value or its label, where it has one.
-func nameOf(owner string) string {
-	if name, _ := lua.ValueOf(owner); name != "" {
-		owner = name
-	}
-	return fault.Printable(owner)
+	return fmt.Errorf("%w (redlock status KEY shows who holds it)", err)
 }
 
 func (f *lockFlags) acquireOptions() []redlock.AcquireOption {

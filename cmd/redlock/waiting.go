@@ -22,8 +22,6 @@ const (
 	// quorumGlance is how often it looks whether it waits for a quorum at all. That look
 	// asks no node: the session's observer has noted it.
 	quorumGlance = quorumPatience / 8
-	// mostNamed is how long the names of holders may be in a line: a key may have a thousand.
-	mostNamed = 256
 )
 
 // withLocks runs a command that takes locks. While it waits for a quorum, it says why there
@@ -118,18 +116,25 @@ func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
 			return "", ""
 		}
 		told = true
-		return "held", "waiting for " + labelOf(f.keys) + ": " + f.heldBy(ctx) + "; redlock status KEY shows more"
+		who := "others hold it"
+		if by := f.heldBy(ctx); by != "" {
+			who = "held by " + by
+		}
+		return "held", "waiting for " + labelOf(f.keys) + ": " + who + "; redlock status KEY shows more"
 	}, func(words string) { f.app.tell(event{Event: "waiting", Key: f.keys[0], Message: words}) })
 }
 
-// heldBy names the holders, if they are few. A user without the rights of status is not told.
+// heldBy names the holders, the first of many; empty where several keys are wanted, or the user has
+// not the rights of status.
 func (f *lockFlags) heldBy(ctx context.Context) string {
-	if len(f.keys) == 1 {
-		if who, _ := f.session.holders(ctx, f.keys[0]); who != "" && len(who) < mostNamed {
-			return "held by " + who
-		}
+	if len(f.keys) > 1 {
+		return ""
 	}
-	return "others hold it"
+	who, err := f.session.holders(ctx, f.keys[0])
+	if err != nil {
+		return ""
+	}
+	return fault.Printable(who)
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.
@@ -150,6 +155,8 @@ func (a *app) waitedFor(status redlock.ClusterStatus) (cause, words, remedy stri
 			joining = true
 			g.Add(n.Name, "new or returned, voting in "+cli.Short(max(n.Left.Round(time.Second), time.Second)))
 		case n.State == redlock.NodeMember && n.Cause == "" && n.Refusal == "":
+		case n.State == redlock.NodeMember: // well, or it refuses
+			g.Add(n.Name, because(n))
 		default:
 			g.Add(n.Name, n.State.String()+": "+because(n))
 		}

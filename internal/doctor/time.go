@@ -161,7 +161,7 @@ func (d *doctor) clocks() {
 		d.find(SeverityWarning, -1, aboutTwoClocks, "the clocks of %s%s are %v %s those of %s%s: one of the two is wrong",
 			strings.Join(others, ", "), and[0], off.Abs().Round(time.Millisecond), aheadOrBehind(off), strings.Join(theirs, ", "), and[1])
 	}
-	if off := own.at.Sub(middle.at); len(all) > 1 && off.Abs() > round.HintLead && !(apart && agree(own, other)) {
+	if off := own.at.Sub(middle.at); len(all) > 1 && off.Abs() > round.HintLead && (!apart || !agree(own, other)) {
 		d.find(SeverityInfo, -1, aboutOwnClock, "this client's clock is %v %s the nodes' median", off.Abs().Round(time.Millisecond), aheadOrBehind(off))
 	}
 }
