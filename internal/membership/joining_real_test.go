@@ -193,7 +193,7 @@ func TestCheckSaysWhyNothingIsFounded(t *testing.T) {
 				if i != 2 && c.opts == nil {
 					locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, servers[2].Addr(), "every node must be waited for")
 				}
-				if f.Severity != c.severity || strings.HasPrefix(f.Remedy, "Nothing") {
+				if f.Severity != c.severity || strings.HasPrefix(f.Remedy, "Call Cluster.Join") {
 					t.Errorf("node %d: got %s, %q; want %s, and something to do", i, f.Severity, f.Remedy, c.severity)
 				}
 			}

@@ -324,14 +324,14 @@ func TestJoinWaitsForAQuorumOnlyWhileOneCanBe(t *testing.T) {
 }
 
 // What the reconcile loop's action was refused, and no probe meets, is a warning of Check's;
-// while nothing keeps a node out there is nothing to do.
+// while nothing keeps a node out, a wait brings it in.
 func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := redlocktest.Start(t, 3, redlocktest.WithoutFounding())
 		l := locktest.LockerOver(t, nodes)
 		for i, f := range blankSaid(t, l, 3) {
-			if !strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityInfo {
-				t.Errorf("node %d: got %v; want nothing to do", i, f)
+			if !strings.HasPrefix(f.Remedy, "Call Cluster.Join") || f.Severity != redlock.SeverityInfo {
+				t.Errorf("node %d: got %v; want to wait", i, f)
 			}
 		}
 		nodes.Node(1).Intercept(func(args []string) redlocktest.Verdict {
@@ -344,7 +344,7 @@ func TestCheckSaysWhatTheJoinerWasRefused(t *testing.T) {
 		_ = l.Cluster().Admit(t.Context())
 		for i, f := range blankSaid(t, l, 3) {
 			locktest.WantText(t, fmt.Sprintf("node %d", i), f.What, "notice", "OOM for a notice")
-			if strings.HasPrefix(f.Remedy, "Nothing") || f.Severity != redlock.SeverityWarning {
+			if strings.HasPrefix(f.Remedy, "Call Cluster.Join") || f.Severity != redlock.SeverityWarning {
 				t.Errorf("node %d: got %v; want a warning that nobody else gives", i, f)
 			}
 		}

@@ -184,7 +184,7 @@ func TestAnAttemptThatIsOverIsReleasedWhereTheNodeWasTakenOut(t *testing.T) {
 	cl := clock.New()
 	tracker := membership.NewTracker(membership.NewConfig([]string{"a", "b"}, 0, false), "", cl)
 	n := &Node{Index: 1, Clock: cl, Tracker: tracker, Timeout: time.Second, wake: make(chan struct{}, 1)}
-	n.queue.node = 1
+	n.queue.node, n.queue.flushed = 1, true
 	shows := membership.Observation{Sent: 1, Seen: 1, Answered: true, Run: "r", Recorded: true, Record: membership.Record{
 		Format: membership.RecordFormat, Epoch: "e", Cluster: "c", Run: "r", Gen: 1, Before: []string{"a", "b"},
 		Configuration: membership.Configuration{Names: []string{"a"}, MaxTTL: time.Minute},

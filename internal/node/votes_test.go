@@ -21,7 +21,7 @@ func TestEveryReplyToAnAcquireIsOneVote(t *testing.T) {
 		says  string
 	}{
 		{"a token", 42, quorum.Granted, ""},
-		{"another epoch", 0, quorum.Abstained, "record has changed"},
+		{"another epoch", 0, quorum.Abstained, "its record changed"},
 		{"a tombstone", -1, quorum.Failed, "given up"},
 		{"no token left", -2, quorum.Abstained, "at its end"},
 		{"kept for the head", -3, quorum.Taken, "kept for another"},
