@@ -123,7 +123,7 @@ func (v View) rejoin(i int, now clock.Instant, p Proposal, why string) Plan {
 	}
 	until := v.due(i, p)
 	if now < until {
-		return Plan{Action: DoWait, Waiting: true, Until: until, Cause: v.waiting(i, now, p, why)}
+		return Plan{Action: DoWait, Waiting: true, Until: until, Cause: v.waiting(i, until.Sub(now), why)}
 	}
 	if unlisted != "" { // its wait is over early
 		return Plan{Misfit: true, Cause: why + "; " + unlisted}
@@ -366,12 +366,11 @@ func (v View) readAfterWaits(p Proposal) bool {
 	return true
 }
 
-// waiting explains a wait: until when, why, and what would end it.
-func (v View) waiting(i int, now clock.Instant, p Proposal, why string) string {
+// waiting explains a wait: how long it is, why, and what would end it.
+func (v View) waiting(i int, left time.Duration, why string) string {
 	if obstacle, _ := v.Obstacle(i); obstacle != "" {
 		return why + "; " + obstacle
 	}
-	left := v.due(i, p).Sub(now)
 	return fmt.Sprintf("%s; it votes in %v, when every lease that it may have forgotten is over%s", why, left.Round(100*time.Millisecond), v.orAdmit())
 }
 

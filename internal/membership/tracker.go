@@ -358,7 +358,6 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 		why = p.Cause
 	}
 	a := &AbstentionError{fault: v.Fault(i)}
-	obstacle, _ := v.Obstacle(i)
 	switch state, _ := v.Standing(i); {
 	case state == Foreign || state == Misconfigured, v.Lax(i), state == Blank && (v.pinLost() || v.oldList(i) != ""), errors.Is(a.fault, fault.ErrMisconfigured):
 		if a.why = fmt.Errorf("%w: %s", fault.ErrMisconfigured, why); a.fault == nil && v.nextTo(v.Nodes[i]) {
@@ -367,9 +366,7 @@ func (t *Tracker) abstentionLocked(v View, i int, why string) error {
 	case state == Blank && v.Barred(i): // the fault is its neighbour's
 		a.why, a.fault = fmt.Errorf("%s; it is not taken in beside %s", why, strings.Join(v.misfits(), ", ")), fault.ErrMisconfigured
 	case state == Blank && p.Action == DoNotice && a.fault == nil:
-		if a.why = fmt.Errorf("%s; it votes after a wait of MaxTTL (%v)%s", why, v.waitOf(i), v.orAdmit()); obstacle != "" {
-			a.why = fmt.Errorf("%s; %s", why, obstacle)
-		}
+		a.why = errors.New(v.waiting(i, v.waitOf(i), why))
 	default:
 		a.why = errors.New(why)
 	}
