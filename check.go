@@ -157,6 +157,7 @@ const (
 	FindingVersion      FindingCode = "version"          // the server is too old
 	FindingRunID        FindingCode = "run-id"           // the server does not say which process it is
 	FindingSameServer   FindingCode = "same-server"      // two entries are one server
+	FindingSameHost     FindingCode = "same-host"        // one machine's failure would take the quorum
 	FindingReplica      FindingCode = "replica"          // it follows a master
 	FindingHasReplicas  FindingCode = "has-replicas"     // replicas follow it
 	FindingBacklog      FindingCode = "repl-backlog"     // it will take another replication id without need

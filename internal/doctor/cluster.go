@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -26,6 +27,11 @@ var (
 		FindingSameServer,
 		"One server would vote twice, so a minority of servers could make a quorum; redlock refuses the second entry",
 		"Give each node its own server, on its own machine; look for a proxy or a load balancer before them",
+	}
+	aboutSameHost = diagnosis{
+		FindingSameHost,
+		"When that machine fails, there is no quorum: as many failures as the number of nodes promises are not survived",
+		"Give each node its own machine, in a place of its own; nothing, if the address forwards to several",
 	}
 	aboutForeignNode = diagnosis{
 		FindingForeign,
@@ -128,6 +134,25 @@ func (d *doctor) sameServer() {
 	for i, e := range d.exams {
 		if j := d.entry(i); j < i {
 			d.find(SeverityError, i, aboutSameServer, "it is the same server as node %d (%s): run_id %s", j, d.names[j], e.run)
+		}
+	}
+}
+
+// sameHost looks for an address without which there is no quorum. A machine's own (loopback) is for trying.
+func (d *doctor) sameHost() {
+	all, at := d.listed(), map[string][]string{}
+	for i, e := range d.exams {
+		if e.options == nil || d.entry(i) != i || !slices.Contains(all, d.names[i]) {
+			continue
+		}
+		host, _, err := net.SplitHostPort(e.options.Addr)
+		if ip := net.ParseIP(host); err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			at[host] = append(at[host], d.names[i])
+		}
+	}
+	for host, names := range at {
+		if len(names) > 1 && len(all)-len(names) < quorum.Size(len(all)) {
+			d.find(SeverityWarning, -1, aboutSameHost, "%d of %d nodes are at %s: %s", len(names), len(all), host, strings.Join(names, ", "))
 		}
 	}
 }

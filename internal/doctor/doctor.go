@@ -155,6 +155,7 @@ func (d *doctor) report() Report {
 		}
 	}
 	d.sameServer()
+	d.sameHost()
 	d.clocks()
 	d.rates()
 	if !d.cfg.Unprotected {
@@ -218,6 +219,7 @@ const (
 	FindingVersion      FindingCode = "version"
 	FindingRunID        FindingCode = "run-id"
 	FindingSameServer   FindingCode = "same-server"
+	FindingSameHost     FindingCode = "same-host"
 	FindingReplica      FindingCode = "replica"
 	FindingHasReplicas  FindingCode = "has-replicas"
 	FindingBacklog      FindingCode = "repl-backlog"

@@ -57,6 +57,39 @@ func goodDoctor(n int) *doctor {
 	return d
 }
 
+// addressed gives the nodes addresses.
+func addressed(addrs ...string) change {
+	return func(d *doctor, _ *exam) {
+		for i, addr := range addrs {
+			d.exams[i].options.Addr = addr
+		}
+	}
+}
+
+// The lines of a remedy are for the node's address, user and TLS, and end with what keeps it.
+func TestARemedysLinesAreForTheNodesServer(t *testing.T) {
+	for _, c := range []struct {
+		options redis.Options
+		info    string // the configuration file
+		aclfile string
+		about   diagnosis
+		want    []string
+	}{
+		{redis.Options{Addr: "10.0.0.1:6379"}, "/etc/r.conf", "", aboutMinReplicas, []string{"redis-cli -h 10.0.0.1 -p 6379 CONFIG SET min-replicas-to-write 0", "redis-cli -h 10.0.0.1 -p 6379 CONFIG REWRITE"}},
+		{redis.Options{Addr: "10.0.0.1:6379", Password: "secret"}, "", "", aboutMinReplicas, []string{"redis-cli -h 10.0.0.1 -p 6379 CONFIG SET min-replicas-to-write 0"}},
+		{redis.Options{Addr: "[::1]:1", Username: "it's", TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}, "", "", aboutMinReplicas, []string{`'redis-cli' '-h' '::1' '-p' '1' '--user' 'it'\''s' '--tls' CONFIG SET min-replicas-to-write 0`}},
+		{redis.Options{Addr: "/run/r.sock", Network: "unix"}, "/etc/r.conf", "/etc/u.acl", aboutReplay, []string{"redis-cli -s /run/r.sock ACL SETUSER default off '~*' '&*' +@all", "redis-cli -s /run/r.sock ACL SAVE"}},
+		{redis.Options{Addr: "/run/r.sock", Network: "unix"}, "/etc/r.conf", "/etc/u.acl", aboutEviction, []string{"redis-cli -s /run/r.sock CONFIG SET maxmemory-policy noeviction", "redis-cli -s /run/r.sock CONFIG REWRITE"}},
+		{redis.Options{Addr: "10.0.0.1:6379"}, "/etc/r.conf", "", aboutMemory, nil},
+	} {
+		d := goodDoctor(1)
+		d.exams[0].options, d.exams[0].info["config_file"], d.exams[0].config["aclfile"] = &c.options, c.info, c.aclfile
+		if got := d.lines(0, c.about); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %q; want %q", c.options.Addr, got, c.want)
+		}
+	}
+}
+
 // recordOf is a reply to HMGET of the record with these fields.
 func recordOf(fields ...string) []any {
 	r := make([]any, len(membership.RecordFields))
@@ -222,6 +255,9 @@ var judged = []struct {
 	{"no run_id, where nobody will miss it", all(noFields("run_id"), option(func(c *Config) { c.Unprotected = true })), "warning run-id 4"},
 	{"no run_id for a script", func(_ *doctor, e *exam) { e.hidden = reply("ERR not allowed from script") }, "error run-id 4: scripts"},
 	{"two addresses that are one server", func(d *doctor, e *exam) { e.run = d.exams[1].run }, "error same-server 4: a proxy"},
+	{"three nodes at one address", addressed("10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.3:1"), "warning same-host: its own machine"},
+	{"two nodes of five at one address", addressed("10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2", "10.0.0.3:1", "10.0.0.4:1"), ""},
+	{"all nodes at the loopback", addressed("127.0.0.1:1", "127.0.0.1:2", "localhost:3", "[::1]:4", "localhost:5"), ""},
 	{"a replica", info("role", "slave"), "error replica 4: stands alone; info blank 4"},
 	{"it has replicas", info("connected_slaves", "1"), "warning has-replicas 4"},
 	{"it had replicas", all(info("repl_backlog_active", "1"), config("repl-backlog-ttl", "3600")), "warning repl-backlog 4: repl-backlog-ttl 0"},
