@@ -137,31 +137,35 @@ func TestPendingSaysWhichChangeHasBegun(t *testing.T) {
 		maxTTL time.Duration
 		strict bool
 		want   string
+		again  string // the arguments that finish it
 	}{
-		{nodeNames[:4], maxTTL, false, "add d"},
-		{nodeNames[:2], maxTTL, false, "remove c"},
-		{nodeNames[:3], maxTTL, false, "close"},
-		{nodeNames[:3], 2 * maxTTL, false, "MaxTTL 1m0s"},
-		{[]string{"a", "b", "d"}, maxTTL / 2, true, "add d, remove c, MaxTTL 15s, strict recovery on"},
+		{nodeNames[:4], maxTTL, false, "add d", " --add d"},
+		{nodeNames[:2], maxTTL, false, "remove c", " --remove c"},
+		{nodeNames[:3], maxTTL, false, "close", " --close"},
+		{nodeNames[:3], 2 * maxTTL, false, "MaxTTL 1m0s", " --max-ttl 1m0s"},
+		{[]string{"a", "b", "d"}, maxTTL / 2, true, "add d, remove c, MaxTTL 15s, strict recovery on", " --add d --remove c --max-ttl 15s --strict on"},
 	} {
 		c := newChanged()
-		pending := func(when, want string) {
+		pending := func(when, want, again string) {
 			t.Helper()
 			seen := membership.NewView(membership.NewConfig(nodeNames[:3], maxTTL, false), c.nodes[:3], c.waits[:3])
 			if got := seen.Pending(); got != want {
 				t.Errorf("%s %s: got %q; want %q", when, k.want, got, want)
 			}
+			if got := seen.Again(); got != again {
+				t.Errorf("%s %s: got the arguments %q; want %q", when, k.want, got, again)
+			}
 		}
-		pending("before", "")
+		pending("before", "", "")
 		c.Change, _ = c.Next(c.seen(), start)
 		c.settles(0, 1)
-		pending("one node is settled to", "not yet proposed")
+		pending("one node is settled to", "not yet proposed", "")
 		c.settles(1, 1)
 		c.accepts(1, 1, k.to)
 		c.nodes[1].Record.Proposed.MaxTTL, c.nodes[1].Record.Proposed.Strict = k.maxTTL, k.strict
-		pending("one node has accepted", k.want)
+		pending("one node has accepted", k.want, k.again)
 		c.accepts(0, 2, nodeNames[:3])
-		pending("a later operator's settling after", "close")
+		pending("a later operator's settling after", "close", " --close")
 	}
 }
 

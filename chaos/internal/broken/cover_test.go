@@ -58,6 +58,7 @@ var byTests = []struct{ function, test, why string }{
 	{"internal/clock/clock.go SuspendBy", "TestASuspendIsCountedAtTheFirstCallAfterIt", "for tests"},
 	{"internal/membership/stragglers.go When", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "words for an operator"},
 	{"internal/membership/stragglers.go Named", "./internal/membership TestTheNextChangeWaitsForTheNamesOfClientsOfTheListBefore", "the same"},
+	{"internal/membership/stragglers.go Again", "./internal/membership TestPendingSaysWhichChangeHasBegun", "the same"},
 	{"internal/membership/tracker.go Judge", "./internal/doctor TestCheckProvesMembersWithALock", "an operator's check"},
 	{"internal/membership/tracker.go ReadSince", "./internal/membership TestALookThatComesLateReplacesNoNewerOne", "revocation"},
 	{"internal/membership/claims.go Beside", "./internal/doctor TestEachExamIsJudgedAndNoOther", "an operator's check"},
