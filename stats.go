@@ -277,7 +277,6 @@ type unreleasedError struct{ nodes []unreleased }
 
 // unreleased is what one node did not confirm the release of.
 type unreleased struct {
-	node  int
 	name  string
 	names []string
 	left  time.Duration // of the longest lease
@@ -292,7 +291,7 @@ func (e *unreleasedError) Error() string {
 		if i > 0 {
 			b.WriteString(";")
 		}
-		fmt.Fprintf(&b, " on node %d (%s): %s: %s; blocked there for up to %v", u.node, u.name, listed(u.names),
+		fmt.Fprintf(&b, " on %s: %s: %s; blocked there for up to %v", u.name, listed(u.names),
 			fault.Unnamed(u.cause.Error()), max(u.left, time.Second).Round(time.Second))
 	}
 	return b.String()
@@ -336,8 +335,8 @@ func (l *Locker) unconfirmed(c hold.Closing) (err error) {
 // has ended by itself.
 func (l *Locker) unreleased() error {
 	var e unreleasedError
-	for i, n := range l.nodes {
-		u := unreleased{node: i, name: n.Name}
+	for _, n := range l.nodes {
+		u := unreleased{name: n.Name}
 		if u.names, u.left, u.cause = n.Unreleased(l.clock.Early()); len(u.names) == 0 {
 			continue
 		}

@@ -6,6 +6,7 @@ package main
 // from being made at all has the statuses of every command: 64, 69 if no node answered, 78.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -112,7 +113,7 @@ func (a *app) reportOf(r redlock.Report) reportShows {
 		out.Worst = w.String()
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), advice(f.Why), advice(f.Remedy), a.shell(f.Run)})
+		out.Findings = append(out.Findings, findingShows{f.Severity.String(), f.Code, f.Name, redact(f.What), advice(f.Why), advice(f.Remedy), a.shell(f.Run...)})
 	}
 	return out
 }
@@ -168,7 +169,7 @@ func (a *app) showReport(r redlock.Report) error {
 // linesOf are the lines for a shell of all findings with the remedy of this one, each once.
 func (a *app) linesOf(r redlock.Report, f redlock.Finding) (out []string) {
 	for _, same := range r.Findings {
-		for _, line := range a.shell(same.Run) {
+		for _, line := range a.shell(same.Run...) {
 			if same.Code == f.Code && same.Why == f.Why && same.Remedy == f.Remedy && !slices.Contains(out, line) {
 				out = append(out, line)
 			}
@@ -179,7 +180,7 @@ func (a *app) linesOf(r redlock.Report, f redlock.Finding) (out []string) {
 
 // shell gives the lines the flags of the connection that they need. A list with a password is left
 // to REDLOCK_NODES.
-func (a *app) shell(lines []string) []string {
+func (a *app) shell(lines ...string) []string {
 	c := &a.connection
 	flags := func(given ...[2]string) (out string) {
 		for _, f := range given {
@@ -195,8 +196,11 @@ func (a *app) shell(lines []string) []string {
 	for i, line := range out {
 		if rest, ok := strings.CutPrefix(line, "redlock "); ok {
 			out[i] = "redlock" + own + " " + rest
-		} else {
-			out[i] = strings.Replace(line, " --tls", " --tls"+tls, 1)
+			continue
+		}
+		out[i] = strings.Replace(line, " --tls", " --tls"+tls, 1)
+		if rest, ok := strings.CutPrefix(out[i], "redis-cli "); ok && !strings.Contains(rest, " --user ") {
+			out[i] = "redis-cli" + flags([2]string{"user", cmp.Or(c.user, a.Getenv(userVariable))}) + " " + rest
 		}
 	}
 	return out

@@ -174,13 +174,13 @@ func (f *lockFlags) acquire(ctx context.Context, s *session) (*holding, error) {
 // lookAtHolder bounds the look at who holds a busy key: it must not be waited for like the key.
 const lookAtHolder = time.Second
 
-// busy names who holds the key, by one look at the nodes, if it tells and somebody reads it.
+// busy says first who holds the key, by one look at the nodes, if it tells and somebody reads it.
 func (f *lockFlags) busy(ctx context.Context, err error) error {
 	if f.busyCode != cli.ExitOK {
 		ctx, cancel := context.WithTimeout(ctx, lookAtHolder)
 		defer cancel()
 		if by := f.heldBy(ctx); by != "" {
-			return fmt.Errorf("%w (held by %s; redlock status KEY shows more)", err, by)
+			return fmt.Errorf("%s is held by %s: %w", labelOf(f.keys), by, err)
 		}
 	}
 	return fmt.Errorf("%w (redlock status KEY shows who holds it)", err)

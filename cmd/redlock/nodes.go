@@ -200,7 +200,7 @@ func (a *app) showNext(status redlock.ClusterStatus) error {
 	p, or := a.NewPage(), "" // each command in a line of its own, to be copied
 	if slices.ContainsFunc(status.Nodes, waits) {
 		p.WriteString(cli.Note("new and returned nodes are taken in after a wait, by:"))
-		p.WriteString("  redlock nodes join --wait\n")
+		p.WriteString("  " + a.shell("redlock nodes join --wait")[0] + "\n")
 		or = "or "
 	}
 	asked := func(n redlock.NodeStatus) bool {
@@ -217,9 +217,9 @@ func (a *app) showNext(status redlock.ClusterStatus) error {
 // would not take the word, or the cluster be founded without it.
 func (a *app) admitLine(status redlock.ClusterStatus) string {
 	if a.connection.strict || status.Strict {
-		return "redlock nodes admit --yes --strict-recovery"
+		return a.shell("redlock nodes admit --yes --strict-recovery")[0]
 	}
-	return "redlock nodes admit --yes"
+	return a.shell("redlock nodes admit --yes")[0]
 }
 
 // silent is how many nodes do not answer.

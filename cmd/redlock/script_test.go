@@ -75,7 +75,7 @@ func TestAScriptEndsWhenItsLockIsLost(t *testing.T) {
 			p := start(t, scriptAt(t, path, nodes, file+".sh"))
 			eventually(t, "the start", func() bool { return strings.Contains(p.stdout(), "holding k") })
 			run(t, nodes, "release", "k", "--force", "--yes", "--node-timeout", "1s").want(t, 0, "removed")
-			eventually(t, "the loss", func() bool { return strings.Contains(p.stderr(), "lost") })
+			eventually(t, "the loss", func() bool { return strings.Contains(p.stderr(), "taken away") })
 			must(t, os.WriteFile(file, nil, 0o600))
 			r := p.wait(t)
 			if r.want(t, 124, "the lock was lost"); strings.Contains(r.out, "released") {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/quorumkit/redlock"
 	"github.com/quorumkit/redlock/internal/cli"
 	"github.com/quorumkit/redlock/internal/fault"
@@ -120,21 +122,30 @@ func (f *lockFlags) tellHeld(ctx context.Context) (end func()) {
 		if by := f.heldBy(ctx); by != "" {
 			who = "held by " + by
 		}
-		return "held", "waiting for " + labelOf(f.keys) + ": " + who + "; redlock status KEY shows more"
+		return "held", "waiting for " + labelOf(f.keys) + ": " + who + "; redlock status " + strings.Join(f.keys, " ") + " shows more"
 	}, func(words string) { f.app.tell(event{Event: "waiting", Key: f.keys[0], Message: words}) })
 }
 
-// heldBy names the holders, the first of many; empty where several keys are wanted, or the user has
-// not the rights of status.
+// heldBy names who holds the key alone, on a quorum; empty where nobody does, or several keys are
+// wanted. It takes no right that an acquire does not take.
 func (f *lockFlags) heldBy(ctx context.Context) string {
 	if len(f.keys) > 1 {
 		return ""
 	}
-	who, err := f.session.holders(ctx, f.keys[0])
-	if err != nil {
-		return ""
+	s, key := f.session, f.app.connection.prefix+f.keys[0]
+	owners := make([]string, len(s.clients))
+	s.each(ctx, func(ctx context.Context, i int, c *redis.Client) {
+		if all, err := c.MGet(ctx, key).Result(); err == nil && len(all) == 1 { // nil of another type
+			owners[i], _ = all[0].(string)
+		}
+	})
+	on := map[string]int{}
+	for _, owner := range owners {
+		if on[owner]++; owner != "" && on[owner] > len(owners)/2 {
+			return fault.Printable(owner)
+		}
 	}
-	return fault.Printable(who)
+	return ""
 }
 
 // quorumWords is why too few nodes vote, and what may be done; cause is waitedFor's.
@@ -153,7 +164,7 @@ func (a *app) waitedFor(status redlock.ClusterStatus) (cause, words, remedy stri
 		switch {
 		case n.State == redlock.NodeJoining:
 			joining = true
-			g.Add(n.Name, "new or returned, voting in "+cli.Short(max(n.Left.Round(time.Second), time.Second)))
+			g.Add(n.Name, "voting in "+cli.Short(max(n.Left.Round(time.Second), time.Second)))
 		case n.State == redlock.NodeMember && n.Cause == "" && n.Refusal == "":
 		case n.State == redlock.NodeMember: // well, or it refuses
 			g.Add(n.Name, because(n))
@@ -189,7 +200,7 @@ func (a *app) tellLeftOut(ctx context.Context, s *session, err error) {
 		}
 	}
 	if len(out) > 0 {
-		a.complain(worded(strings.Join(out, ", ")) + ": new or returned, and not voting; this command ended before it could be taken in. Run: redlock nodes join --wait")
+		a.complain(worded(strings.Join(out, ", ")) + ": not voting yet; this command ended before. Run: " + a.shell("redlock nodes join --wait")[0])
 	}
 }
 

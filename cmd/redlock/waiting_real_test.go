@@ -63,7 +63,7 @@ func TestWhoWaitsForAHolderIsToldOnceForWhom(t *testing.T) {
 	events := start(t, prepare(t, nodes, "exec", "--json", "--node-timeout", "1s", "--wait", "9s", "k", "true"))
 	mailed := start(t, prepare(t, nodes, "exec", "--skip-if-busy", "--node-timeout", "1s", "--wait", "9s", "k", "true"))
 	r := words.wait(t)
-	r.want(t, 75, "waiting for k: held by deploy@host1/", "; redlock status KEY shows more")
+	r.want(t, 75, "waiting for k: held by deploy@host1/", "; redlock status k shows more")
 	if n := strings.Count(r.errs, "waiting for"); n != 1 {
 		t.Errorf("got %q; want it told once", r.errs)
 	}

@@ -19,7 +19,8 @@ mkfifo "$lines"
 # lock KEY: returns when KEY is held, and sets token, and REDLOCK_TOKEN for what the script
 # starts. Descriptor 9 reads what hold says.
 # However the script ends, hold ends too: by the trap of EXIT, which not every shell runs
-# after a signal without a trap of its own, or by itself where a script was killed.
+# after a signal without a trap of its own, or by itself where a script was killed. What a killed
+# script had started runs on, without the lock; one that lost it ends its current command first.
 lock() {
 	"$redlock" hold "$1" >"$lines" &
 	holder=$!

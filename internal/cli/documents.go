@@ -20,6 +20,12 @@ var completions = map[string]string{
 	"fish": "complete -c %[1]s -a '(COMP_LINE=(commandline -cp) %[1]s __complete)'\n",
 }
 
+// documents are the help pages of what is no command of the program's.
+var documents = map[string]string{
+	"man":        "usage: %[1]s man\n\nPrints the page for man(1): %[1]s man >/usr/local/share/man/man1/%[1]s.1\n",
+	"completion": "usage: %[1]s completion SHELL\n\nPrints what has bash, zsh or fish complete commands and flags: source <(%[1]s completion bash)\n",
+}
+
 // document prints what the arguments ask for; false if they name a command of the program's.
 func (p *Program) document(args []string) (bool, error) {
 	var text string

@@ -290,6 +290,10 @@ func (p *Program) help(args []string, common *flag.FlagSet) error {
 		return err
 	}
 	c, _ := p.find(args[1:])
+	if text := documents[args[1]]; c == nil && text != "" && len(args) == 2 {
+		_, err := fmt.Fprintf(p.Console.Out, text, p.Console.Name)
+		return err
+	}
 	if c == nil {
 		return p.unknown(args[1], strings.Join(args[1:], " "))
 	}

@@ -38,6 +38,11 @@ var (
 		"Its vote counts in another cluster: two lists that share a node could both find a quorum, so redlock does not use it",
 		"Give all clients the same list; to take a node over, take it out there, Cluster.Change (redlock nodes change --remove), and empty it first",
 	}
+	aboutPinned = diagnosis{
+		FindingForeign,
+		"This client is pinned to another cluster (WithCluster, REDLOCK_CLUSTER), and counts no vote of this one: either it was founded anew, when a majority had forgotten, or the addresses are of another",
+		"If it was founded anew, give clients the new id to pin; otherwise give this client the nodes of its cluster",
+	}
 	aboutBeside = diagnosis{
 		FindingForeign,
 		"A client with an old list founded that beside this cluster: nothing can be locked here until it is ended and its leases are over",
@@ -216,8 +221,11 @@ func (d *doctor) membership() {
 			d.member(v, i)
 		case membership.Foreign:
 			g := aboutForeignNode
-			if v.Beside(i) {
+			switch {
+			case v.Beside(i):
 				g = aboutBeside
+			case v.Pin != "" && o.Record.Cluster != v.Pin:
+				g = aboutPinned
 			}
 			d.find(SeverityError, i, g, "%s", why)
 		case membership.Misconfigured:

@@ -180,6 +180,9 @@ func (d *doctor) report() Report {
 // record that any client brings up to date before its first lock takes no vote away.
 func (d *doctor) votes() (n int) {
 	v := d.view()
+	if v.Cluster() == "" && !d.cfg.Unprotected { // members wait for the others
+		return 0
+	}
 	for i, e := range d.exams {
 		state, _ := v.Standing(i)
 		votes := state == membership.Member || state == membership.Behind

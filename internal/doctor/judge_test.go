@@ -76,8 +76,8 @@ func TestARemedysLinesAreForTheNodesServer(t *testing.T) {
 		want    []string
 	}{
 		{redis.Options{Addr: "10.0.0.1:6379"}, "/etc/r.conf", "", aboutMinReplicas, []string{"redis-cli -h 10.0.0.1 -p 6379 CONFIG SET min-replicas-to-write 0", "redis-cli -h 10.0.0.1 -p 6379 CONFIG REWRITE"}},
-		{redis.Options{Addr: "10.0.0.1:6379", Password: "secret"}, "", "", aboutMinReplicas, []string{"redis-cli -h 10.0.0.1 -p 6379 CONFIG SET min-replicas-to-write 0"}},
-		{redis.Options{Addr: "[::1]:1", Username: "it's", TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}, "", "", aboutMinReplicas, []string{`'redis-cli' '-h' '::1' '-p' '1' '--user' 'it'\''s' '--tls' CONFIG SET min-replicas-to-write 0`}},
+		{redis.Options{Addr: "10.0.0.1:6379", Password: "secret"}, "", "", aboutMinReplicas, []string{"redis-cli -h 10.0.0.1 -p 6379 CONFIG SET min-replicas-to-write 0", "# it has no file of settings: start it with that one, or it is forgotten"}},
+		{redis.Options{Addr: "[::1]:1", Username: "it's", TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}, "", "", aboutMinReplicas, []string{`'redis-cli' '-h' '::1' '-p' '1' '--user' 'it'\''s' '--tls' CONFIG SET min-replicas-to-write 0`, "# it has no file of settings: start it with that one, or it is forgotten"}},
 		{redis.Options{Addr: "/run/r.sock", Network: "unix"}, "/etc/r.conf", "/etc/u.acl", aboutReplay, []string{"redis-cli -s /run/r.sock ACL SETUSER default off '~*' '&*' +@all", "redis-cli -s /run/r.sock ACL SAVE"}},
 		{redis.Options{Addr: "/run/r.sock", Network: "unix"}, "/etc/r.conf", "/etc/u.acl", aboutEviction, []string{"redis-cli -s /run/r.sock CONFIG SET maxmemory-policy noeviction", "redis-cli -s /run/r.sock CONFIG REWRITE"}},
 		{redis.Options{Addr: "10.0.0.1:6379"}, "/etc/r.conf", "", aboutMemory, nil},
@@ -255,6 +255,7 @@ var judged = []struct {
 	{"no run_id, where nobody will miss it", all(noFields("run_id"), option(func(c *Config) { c.Unprotected = true })), "warning run-id 4"},
 	{"no run_id for a script", func(_ *doctor, e *exam) { e.hidden = reply("ERR not allowed from script") }, "error run-id 4: scripts"},
 	{"two addresses that are one server", func(d *doctor, e *exam) { e.run = d.exams[1].run }, "error same-server 4: a proxy"},
+	{"a client that is pinned to another cluster", option(func(c *Config) { c.Pin = "z" }), "error other-cluster 0: the new id to pin; error other-cluster 1; error other-cluster 2; error other-cluster 3; error other-cluster 4; error no-quorum"},
 	{"three nodes at one address", addressed("10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.3:1"), "warning same-host: its own machine"},
 	{"two nodes of five at one address", addressed("10.0.0.1:1", "10.0.0.2:1", "10.0.0.1:2", "10.0.0.3:1", "10.0.0.4:1"), ""},
 	{"all nodes at the loopback", addressed("127.0.0.1:1", "127.0.0.1:2", "localhost:3", "[::1]:4", "localhost:5"), ""},
@@ -482,6 +483,14 @@ func TestTheReportTellsOfAllNodes(t *testing.T) {
 	}
 	if want := []string{"Redis 7.2.4", "Valkey 9.0.1", "", "Redis 7.2.4", ""}; !slices.Equal(r.Servers, want) {
 		t.Errorf("got the servers %q; want %q", r.Servers, want)
+	}
+	down := reportWith(func(d *doctor, _ *exam) {
+		for i := range d.exams[:3] {
+			d.exams[i].err = why
+		}
+	})
+	if down.Votes != 0 { // as redlock nodes counts
+		t.Errorf("got %d votes of a minority of members; want none", down.Votes)
 	}
 	if r.Answered != 4 || r.Votes != 4 || !slices.Equal(r.Silent, []error{nil, nil, nil, nil, why}) {
 		t.Errorf("got %d that answered, and %v; want four, and why the last did not", r.Answered, r.Silent)

@@ -50,6 +50,9 @@ func (d *doctor) lines(i int, g diagnosis) []string {
 	for k := range out {
 		out[k] = d.shell(i) + " " + out[k]
 	}
+	if len(out) == 1 {
+		out = append(out, "# it has no file of settings: start it with that one, or it is forgotten")
+	}
 	return out
 }
 
