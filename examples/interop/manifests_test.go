@@ -198,7 +198,7 @@ func TestTheTimersUnitEndsAReportThatHangs(t *testing.T) {
 	if limit < held+30*time.Second {
 		t.Errorf("got TimeoutStartSec %v with --max-hold %v; want half a minute more", limit, held)
 	}
-	line := strings.NewReplacer("/usr/local/bin/redlock", redlock, "/usr/local/bin/report", report, "/etc/redlock.nodes", nodes, bound, "4s", "60s", "1s").Replace(strings.Join(l.args, " "))
+	line := strings.NewReplacer("/usr/local/bin/redlock", redlock, "/usr/local/bin/report", report, "/etc/redlock.nodes", nodes, bound, "6s", "60s", "1s").Replace(strings.Join(l.args, " "))
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", "exec "+line).CombinedOutput()
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) || ended.ExitCode() != hung || !slices.Contains(l.final, hung) {
