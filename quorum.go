@@ -58,7 +58,7 @@ type QuorumError struct {
 	cause    error // why a quorum that granted was not enough
 }
 
-// deed is what a node did, as a message says it. Whether something may have happened where a
+// deed groups the outcomes as a message says them. Whether something may have happened where a
 // node failed is for programs: they have the Outcome.
 type deed uint8
 
@@ -91,7 +91,7 @@ func (n *NodeResult) deed() deed {
 	return deedFailed
 }
 
-// verb is what so many nodes did.
+// verb says the deed of so many nodes.
 func (e *QuorumError) verb(d deed, nodes int) string {
 	refused, granted := "refused", "answered"
 	switch e.Op {

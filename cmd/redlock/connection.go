@@ -244,7 +244,7 @@ func (s *session) wanted(lacks bool) {
 	}
 }
 
-// unconfirmed is why the last renewal of key found no quorum, behind a colon; empty if it did.
+// unconfirmed returns the cause of a last renewal of key without a quorum, behind a colon.
 func (s *session) unconfirmed(key string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

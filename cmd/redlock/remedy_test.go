@@ -302,7 +302,7 @@ func (c *stand) token(t *testing.T) int {
 	return n
 }
 
-// remedyShown is what doctor --json shows of a finding.
+// remedyShown reads a finding of doctor --json.
 type remedyShown struct {
 	Severity, Code, Node string
 	Run                  []string

@@ -110,7 +110,7 @@ func (s *shellStore) shell(t *testing.T, dir, line string, env ...string) (int, 
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// paid tells whether the line's write has come, and takes it back.
+// paid reports whether the line's write has come, and takes it back.
 func (s *shellStore) paid(t *testing.T) bool {
 	t.Helper()
 	var state string

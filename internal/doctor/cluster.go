@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -155,8 +156,8 @@ func (d *doctor) sameHost() {
 			at[host] = append(at[host], d.names[i])
 		}
 	}
-	for host, names := range at {
-		if len(names) > 1 && len(all)-len(names) < quorum.Size(len(all)) {
+	for _, host := range slices.Sorted(maps.Keys(at)) {
+		if names := at[host]; len(names) > 1 && len(all)-len(names) < quorum.Size(len(all)) {
 			d.find(SeverityWarning, -1, aboutSameHost, "%d of %d nodes are at %s: %s", len(names), len(all), host, strings.Join(names, ", "))
 		}
 	}

@@ -278,7 +278,7 @@ func (v View) Hindered(i int, why string) string {
 	return why
 }
 
-// alone is why a member does not vote where fewer than a quorum carry one cluster's id.
+// alone says for how many others a member waits where fewer than a quorum carry one cluster's id.
 func (v View) alone() string {
 	few := "one"
 	if more := quorum.Size(len(v.sorted)) - v.carriers(); more > 1 {
