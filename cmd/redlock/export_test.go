@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"runtime/debug"
 	"time"
 
@@ -53,6 +54,16 @@ var Worded = worded
 
 // Advice is advice, for the tests.
 var Advice = advice
+
+// Shell is shell of a command that was given these flags, for the tests.
+func Shell(flags []string, line string) string {
+	a, fs := newApp(), flag.NewFlagSet("", flag.ContinueOnError)
+	a.connection.define(fs)
+	if err := fs.Parse(flags); err != nil {
+		return err.Error()
+	}
+	return a.shell(line)[0]
+}
 
 // Pages is what help says of each command, and in "" of all.
 func Pages() map[string]string { return program(newApp()).Pages() }

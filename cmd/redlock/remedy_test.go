@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumkit/redlock"
+	main "github.com/quorumkit/redlock/cmd/redlock"
 	"github.com/quorumkit/redlock/internal/lab/redisserver"
 	"github.com/quorumkit/redlock/internal/lua"
 	"github.com/quorumkit/redlock/internal/testkit/testserver"
@@ -374,5 +375,23 @@ func TestEachRemedyWithALineIsRun(t *testing.T) {
 	}
 	if !maps.Equal(has, played) || len(has) < 12 {
 		t.Errorf("run.go has the remedies %q; rows are of %q", slices.Sorted(maps.Keys(has)), slices.Sorted(maps.Keys(played)))
+	}
+}
+
+// A line has the flags of the connection that it needs, and no password.
+func TestALineForAShellHasTheFlagsThatWereGiven(t *testing.T) {
+	for _, c := range []struct{ flags, line, want string }{
+		{"", "redlock nodes join --wait", "redlock nodes join --wait"},
+		{"--nodes a:1,b:1 --user u --password-file it's", "redlock nodes join --wait", `redlock --nodes 'a:1,b:1' --user 'u' --password-file 'it'\''s' nodes join --wait`},
+		{"--nodes redis://u:secret@a:1 --node-names a", "redlock nodes join --wait", "redlock --node-names 'a' nodes join --wait"},
+		{"--nodes-file f --cacert c", "redlock nodes join --wait", "redlock --nodes-file 'f' --cacert 'c' nodes join --wait"},
+		{"--user u", "redis-cli -h a -p 1 CONFIG REWRITE", "redis-cli --user 'u' -h a -p 1 CONFIG REWRITE"},
+		{"--user u", "redis-cli -h a -p 1 --user admin CONFIG REWRITE", "redis-cli -h a -p 1 --user admin CONFIG REWRITE"},
+		{"--cacert c --cert d --key e", "redis-cli -h a -p 1 --tls CONFIG REWRITE", "redis-cli -h a -p 1 --tls --cacert 'c' --cert 'd' --key 'e' CONFIG REWRITE"},
+		{"--user u", "# it has no file", "# it has no file"},
+	} {
+		if got := main.Shell(strings.Fields(c.flags), c.line); got != c.want {
+			t.Errorf("%s: got %s; want %s", c.flags, got, c.want)
+		}
 	}
 }
